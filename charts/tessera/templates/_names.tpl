@@ -1,0 +1,25 @@
+{{- define "tessera.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "tessera.labels" -}}
+app.kubernetes.io/part-of: tessera
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* "tessera.selector" (list . "driver") */}}
+{{- define "tessera.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: tessera-{{ index . 1 }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- end }}
+
+{{- /* CEL: `names` holds a resource of ours, or one that looks like ours (misspelt: answered, not ignored) */}}
+{{- define "tessera.asksForGPU" -}}
+{{- $names := .Values.resourceNames -}}
+{{- $all := list $names.count $names.memory $names.memoryPercentage $names.cores $names.priority -}}
+exists(k, k in {{ $all | toJson | replace "\"" "'" }} || k.startsWith('{{ splitList "/" $names.count | first }}/gpu'))
+{{- end }}
