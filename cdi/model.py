@@ -1,0 +1,132 @@
+"""A CDI document: what the specification allows, checked, and written in the lowest version that suffices.
+
+An older runtime refuses a whole file for a version or a field that it does not know, so `minimum_version` is
+not a constant. The rules are those of the specification's SPEC.md and of its reference parser.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+_VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not an absolute path")
+    return path
+
+
+def _assignment(text: str) -> str:
+    if text.find("=") < 1:
+        raise ValueError(f"{text!r} is not NAME=value")
+    return text
+
+
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+Assignment = Annotated[str, AfterValidator(_assignment)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class DeviceNode(_Document):
+    """A device node; what is left out (type, numbers, owner) the runtime takes from the host's node."""
+
+    path: AbsolutePath
+    host_path: AbsolutePath | None = None
+    permissions: str | None = Field(default=None, pattern=r"^(none|[rwm]+)$")
+
+
+class Mount(_Document):
+    """A bind mount; both paths are absolute, `host_path` as the container runtime sees it."""
+
+    host_path: AbsolutePath
+    container_path: AbsolutePath
+    options: tuple[str, ...] = ()
+
+
+class ContainerEdits(_Document):
+    """What is done to a container. The specification allows no empty edits in a device."""
+
+    env: tuple[Assignment, ...] = ()
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.env or self.device_nodes or self.mounts)
+
+    def __add__(self, other: ContainerEdits) -> ContainerEdits:
+        return ContainerEdits(
+            env=self.env + other.env,
+            device_nodes=self.device_nodes + other.device_nodes,
+            mounts=self.mounts + other.mounts,
+        )
+
+
+class Device(_Document):
+    """One name that a container can ask for."""
+
+    name: str
+    container_edits: ContainerEdits
+
+    @model_validator(mode="after")
+    def _check(self) -> Device:
+        if not _DEVICE.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no CDI device name: letters, digits and _ . : - in between")
+        if not self.container_edits:
+            raise ValueError(f"device {self.name!r} has no edits: runtimes refuse the whole file")
+        return self
+
+
+class Spec(_Document):
+    """One document: devices of one kind, and the edits that come with any of them."""
+
+    kind: str
+    devices: tuple[Device, ...] = Field(min_length=1)
+    container_edits: ContainerEdits = ContainerEdits()
+
+    @model_validator(mode="after")
+    def _check(self) -> Spec:
+        vendor, slash, name = self.kind.partition("/")
+        if not slash or not _VENDOR_OR_CLASS.fullmatch(vendor) or not _VENDOR_OR_CLASS.fullmatch(name):
+            raise ValueError(f"{self.kind!r} is no CDI kind: vendor/class, each starting with a letter")
+        names = [device.name for device in self.devices]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"device {twice[0]!r} is there twice")
+        return self
+
+    def edits(self) -> Iterator[ContainerEdits]:
+        """All edits of the document."""
+        yield self.container_edits
+        yield from (device.container_edits for device in self.devices)
+
+    @property
+    def cdi_version(self) -> Literal["0.3.0", "0.5.0", "0.6.0"]:
+        """The lowest version of the specification that has everything this document uses."""
+        if "." in self.kind.partition("/")[2]:
+            return "0.6.0"
+        starts_with_digit = any(device.name[0].isdigit() for device in self.devices)
+        if starts_with_digit or any(node.host_path for edits in self.edits() for node in edits.device_nodes):
+            return "0.5.0"
+        return "0.3.0"
+
+    def device_id(self, device: str) -> str:
+        """The fully qualified name by which a container asks for a device."""
+        return f"{self.kind}={device}"
+
+    def to_json(self) -> bytes:
+        """The document as it is stored; nothing in it that is empty."""
+        document = {"cdiVersion": self.cdi_version} | self.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True
+        )
+        return json.dumps(document, indent=1).encode() + b"\n"

@@ -1,0 +1,61 @@
+"""The grant directories: `<run>/claims/<claim uid>/<grant>/{limits,usage}`, through the library's own ABI.
+
+`limits` is ours (root, 0444), `usage` the tenant's (0666, in a directory that the tenant can't write). Files
+that are there and valid are changed in place: containers have them mapped. Everything is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dra_driver.names import ClaimUID
+from dra_driver.plan import Grant
+from interposer import abi
+
+LIMITS = "limits"
+USAGE = "usage"
+
+
+@dataclass(frozen=True)
+class GrantDirectories:
+    """All grants below one run directory (a tmpfs: a reboot empties it)."""
+
+    run_dir: Path
+
+    def directory(self, uid: ClaimUID, grant: str) -> Path:
+        """Where a grant's two files are."""
+        return self._claim(uid) / grant
+
+    def make(self, uid: ClaimUID, grants: Iterable[Grant]) -> None:
+        """Makes, or brings up to date, exactly the grants with limits. Raises OSError or abi.AbiError."""
+        limited = {grant.name: grant.limits for grant in grants if grant.limits is not None}
+        claim = self._claim(uid)
+        for stale in claim.glob("*") if claim.is_dir() else ():
+            if stale.name not in limited:
+                shutil.rmtree(stale)
+        for name, limits in limited.items():
+            directory = claim / name
+            directory.mkdir(parents=True, exist_ok=True)
+            # Not through mkdir's mode: that is subject to the umask.
+            for path in (claim, directory):
+                path.chmod(0o755)
+            abi.create_usage(directory / USAGE)
+            abi.write_limits(directory / LIMITS, limits)
+
+    def remove(self, uid: ClaimUID) -> bool:
+        """Removes all grants of a claim; says whether there were any. Raises OSError."""
+        try:
+            shutil.rmtree(self._claim(uid))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read_usage(self, uid: ClaimUID, grant: str) -> abi.Usage:
+        """Raises OSError or abi.AbiError."""
+        return abi.read_usage(self.directory(uid, grant) / USAGE)
+
+    def _claim(self, uid: ClaimUID) -> Path:
+        return self.run_dir / "claims" / uid

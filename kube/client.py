@@ -1,0 +1,240 @@
+"""One asynchronous client of the API server: raw JSON in, raw JSON out, errors by consequence.
+
+Objects stay dictionaries, so fields that this release does not know survive. Nothing is retried here except a
+request refused with 401 after the token file has changed; the caller knows whether a second try makes sense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self, TypedDict
+
+import aiohttp
+import msgspec
+
+from kube.configuration import Connection
+from kube.errors import ApiError, Unavailable, from_response, from_status
+
+_TOKEN_AGE = 60.0  # seconds; kubelet renews projected tokens long before they expire
+_NO_PARAMS: Mapping[str, str] = {}
+
+
+class WatchEvent(TypedDict):
+    """ADDED, MODIFIED, DELETED or BOOKMARK. An ERROR event is raised, never yielded."""
+
+    type: str
+    object: dict[str, Any]
+
+
+class _Token:
+    """The bearer token: read again when its file has changed, each minute, and on 401."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._file = connection.token_file
+        self._value = connection.token
+        self._changed = 0.0
+        self._read = float("-inf")
+
+    def current(self) -> str | None:
+        if self._file is not None:
+            changed = self._file.stat().st_mtime
+            if changed != self._changed or time.monotonic() - self._read > _TOKEN_AGE:
+                self._value = self._file.read_text().strip()
+                self._changed, self._read = changed, time.monotonic()
+        return self._value
+
+    def refreshed(self, refused: str | None) -> bool:
+        """Reads the file again; says whether that brought another token than the refused one."""
+        if self._file is None:
+            return False
+        self._read = float("-inf")
+        return self.current() != refused
+
+
+class Client:
+    """Use as an asynchronous context manager; one per process is enough, it is safe for concurrent tasks."""
+
+    def __init__(self, connection: Connection, *, user_agent: str, timeout: float = 10.0) -> None:
+        self.connection = connection
+        self._token = _Token(connection)
+        self._user_agent = user_agent
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_tls(self.connection), limit=0, keepalive_timeout=60.0),
+            headers={"User-Agent": self._user_agent, "Accept": "application/json"},
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, path: str, *, params: Mapping[str, str] = _NO_PARAMS) -> dict[str, Any]:
+        """One object, or one page of a list."""
+        return await self._call("GET", path, params=params)
+
+    async def create(
+        self, path: str, body: Mapping[str, Any], *, params: Mapping[str, str] = _NO_PARAMS
+    ) -> dict[str, Any]:
+        """POSTs to a collection; the object as stored. Raises AlreadyExists."""
+        return await self._call("POST", path, body=body, params=params)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """PUTs the whole object; with metadata.resourceVersion in it, raises Conflict if it moved on."""
+        return await self._call("PUT", path, body=body)
+
+    async def patch(
+        self,
+        path: str,
+        body: Any,
+        *,
+        content_type: str = "application/merge-patch+json",
+        params: Mapping[str, str] = _NO_PARAMS,
+    ) -> dict[str, Any]:
+        """Merge patch by default; `application/json-patch+json` takes a list of operations."""
+        return await self._call("PATCH", path, body=body, content_type=content_type, params=params)
+
+    async def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
+        """Deletes, if the object still is the one meant (else Conflict). Raises NotFound."""
+        expected = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {key: value for key, value in expected.items() if value is not None}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1"} | (
+            {"preconditions": preconditions} if preconditions else {}
+        )
+        await self._call("DELETE", path, body=body)
+
+    async def watch(
+        self, path: str, *, params: Mapping[str, str], inactivity: float = 75.0
+    ) -> AsyncIterator[WatchEvent]:
+        """The events of one watch request, bookmarks included; ends when the server ends the stream.
+
+        Raises Gone (in the stream or as HTTP status), Unavailable when nothing at all arrives for
+        `inactivity` seconds or the connection breaks, and other ApiErrors as the server answers.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=inactivity)
+        async with await self._send(
+            "GET", path, params={**params, "watch": "true"}, timeout=timeout
+        ) as response:
+            unfinished = bytearray()
+            searched = 0
+            try:
+                async for chunk in response.content.iter_any():
+                    unfinished += chunk
+                    while (end := unfinished.find(b"\n", searched)) >= 0:
+                        line = bytes(unfinished[:end])
+                        del unfinished[: end + 1]
+                        searched = 0
+                        if line.strip():
+                            yield _event(line)
+                    searched = len(unfinished)
+            except TimeoutError as error:
+                raise Unavailable(
+                    0, "Silent", f"the watch of {path} was silent for {inactivity:g} s"
+                ) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise Unavailable(0, "ConnectionLost", f"the watch of {path} broke: {error!r}") from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str] = _NO_PARAMS,
+    ) -> dict[str, Any]:
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        try:
+            async with await self._send(
+                method, path, params=params, body=body, content_type=content_type, timeout=timeout
+            ) as response:
+                answer = await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _no_answer(method, path, error) from error
+        try:
+            decoded = msgspec.json.decode(answer)
+        except msgspec.DecodeError as error:
+            raise Unavailable(0, "NotJson", f"{method} {path}: the answer is not JSON ({error})") from error
+        if not isinstance(decoded, dict):
+            raise Unavailable(0, "NotJson", f"{method} {path}: the answer is not an object")
+        return decoded
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        """The response, its body unread, if its status is success; raises otherwise."""
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it in `async with`")
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": content_type}
+        for attempt in (1, 2):
+            try:
+                token = self._token.current()
+                response = await self._session.request(
+                    method,
+                    self.connection.server + path,
+                    params=params,
+                    data=data,
+                    headers=headers if token is None else headers | {"Authorization": f"Bearer {token}"},
+                    timeout=timeout,
+                    server_hostname=self.connection.server_name,
+                    allow_redirects=False,
+                )
+                if response.status < 300:
+                    return response
+                async with response:
+                    refusal = await response.read()
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise _no_answer(method, path, error) from error
+            if response.status == 401 and attempt == 1 and self._token.refreshed(token):
+                continue
+            raise from_response(response.status, refusal, response.headers.get("Retry-After"))
+        raise AssertionError("unreachable")
+
+
+def _no_answer(method: str, path: str, error: Exception) -> ApiError:
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return Unavailable(0, "Timeout", f"{method} {path}: no answer in time")
+    return Unavailable(0, "NoConnection", f"{method} {path}: {error}")
+
+
+def _event(line: bytes) -> WatchEvent:
+    try:
+        event = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise Unavailable(0, "NotJson", f"the watch sent a line that is not JSON ({error})") from error
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise Unavailable(0, "NotJson", "the watch sent a line that is not an event")
+    if event.get("type") == "ERROR":
+        raise from_status(event["object"])
+    return WatchEvent(type=str(event.get("type")), object=event["object"])
+
+
+def _tls(connection: Connection) -> ssl.SSLContext | bool:
+    if not connection.server.startswith("https:"):
+        return True
+    context = ssl.create_default_context(
+        cafile=None if connection.ca_file is None else str(connection.ca_file)
+    )
+    if not connection.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if connection.client_cert is not None:
+        key = None if connection.client_key is None else str(connection.client_key)
+        context.load_cert_chain(str(connection.client_cert), key)
+    return context

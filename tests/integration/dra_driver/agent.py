@@ -1,0 +1,130 @@
+"""The agent as its own process, on a node that is a temporary directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from dra_driver.names import DRIVER
+from dra_driver.sockets import Sockets
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.kubelet import wait_for
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Agent:
+    """`start`, `stop` and `kill` may alternate; the node's directories stay. Use as a context manager."""
+
+    def __init__(self, root: Path, api: ApiServer, *, node: str = "node-a", **environment: str) -> None:
+        self.root = root
+        self.port = free_port()
+        self.sockets = Sockets.below(root / "kubelet", DRIVER)
+        self.log = root / "agent.log"
+        self._boot = root / "boot_id"
+        self.boot("boot-1")
+        self._environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("TESSERA_")
+        } | {
+            "TESSERA_NODE_NAME": node,
+            "TESSERA_KUBELET_ROOT": str(root / "kubelet"),
+            "TESSERA_CDI_ROOT": str(root / "cdi"),
+            "TESSERA_STATE_DIR": str(root / "state"),
+            "TESSERA_RUN_DIR": str(root / "run"),
+            "TESSERA_DRIVER_ROOT": str(root / "driver"),
+            "TESSERA_CONTAINER_DRIVER_ROOT": str(root / "driver"),
+            "TESSERA_SYS_ROOT": str(root / "driver/sys"),
+            "TESSERA_HTTP_ADDRESS": f"127.0.0.1:{self.port}",
+            "TESSERA_KUBECONFIG": str(api.write_kubeconfig(root / "kubeconfig")),
+            "TESSERA_BOOT_ID_FILE": str(self._boot),
+            **environment,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def boot(self, boot_id: str) -> None:
+        """As the kernel would after a boot."""
+        self._boot.write_text(f"{boot_id}\n")
+
+    async def start(self) -> None:
+        """Until both sockets are there."""
+        self._process = self._spawn()
+        try:
+            await wait_for(self.sockets.registration)
+        except TimeoutError as error:
+            raise AssertionError(f"no sockets:\n{self.log.read_text()}") from error
+
+    async def end(self, seconds: float = 10.0) -> tuple[int, str]:
+        """Of an agent that can't run: its exit status and what it said."""
+        self._process = self._spawn()
+        status = await asyncio.to_thread(self._process.wait, seconds)
+        self._process = None
+        return status, self.log.read_text()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", "from dra_driver.main import main; main()"],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10.0) -> int:
+        """Its exit status."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = await asyncio.to_thread(self._process.wait, seconds)
+        self._process = None
+        return status
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def until(self, what: Callable[[], bool | Awaitable[bool]], seconds: float = 15.0) -> None:
+        """Fails with the agent's log."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    answer = what()
+                    if answer if isinstance(answer, bool) else await answer:
+                        return
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            raise AssertionError(f"it did not come to pass:\n{self.log.read_text()}") from error
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body of its HTTP endpoint."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self.port}{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def until_ready(self, seconds: float = 20.0) -> None:
+        """Fails with /readyz's own words."""
+
+        async def is_ready() -> bool:
+            return (await self.get("/readyz"))[0] == 200
+
+        await self.until(is_ready, seconds)
+
+    def files(self) -> set[str]:
+        """All that is there for claims."""
+        roots = (self.root / "state/ledger", self.root / "run/claims", self.root / "cdi")
+        return {str(path.relative_to(self.root)) for root in roots for path in root.rglob("*")}

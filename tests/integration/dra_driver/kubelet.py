@@ -1,0 +1,83 @@
+"""Plays the kubelet against a driver's sockets, with its order and time-outs. Knows no driver by name."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from protos.dra_v1 import dra_v1_pb2, dra_v1_pb2_grpc
+from protos.dra_v1beta1 import dra_v1beta1_pb2, dra_v1beta1_pb2_grpc
+from protos.registration import registration_pb2, registration_pb2_grpc
+
+GET_INFO_TIMEOUT = 1.0  # the real one's
+CALL_TIMEOUT = 45.0
+
+
+@dataclass(frozen=True)
+class WireClaim:
+    """How a claim is named on the wire."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def _channel(path: Path) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(f"unix:{path}", options=(("grpc.use_local_subchannel_pool", 1),))
+
+
+async def wait_for(path: Path, seconds: float = 10.0) -> None:
+    """A socket file that appears in a directory which is watched."""
+    async with asyncio.timeout(seconds):
+        while not path.exists():  # noqa: ASYNC110, ASYNC240 - a directory has no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def register(path: Path, *, error: str = "") -> Any:
+    """GetInfo, then the verdict; returns the PluginInfo."""
+    async with _channel(path) as channel:
+        stub = registration_pb2_grpc.RegistrationStub(channel)
+        info = await stub.GetInfo(registration_pb2.InfoRequest(), timeout=GET_INFO_TIMEOUT)
+        status = registration_pb2.RegistrationStatus(plugin_registered=not error, error=error)
+        await stub.NotifyRegistrationStatus(status, timeout=5.0)
+        return info
+
+
+class Kubelet:
+    """One connection to a driver's DRA socket, in v1 or v1beta1."""
+
+    def __init__(self, endpoint: Path, *, version: str = "v1") -> None:
+        self._channel = _channel(endpoint)
+        if version == "v1":
+            self._messages: Any = dra_v1_pb2
+            self._stub: Any = dra_v1_pb2_grpc.DRAPluginStub(self._channel)
+        else:
+            self._messages = dra_v1beta1_pb2
+            self._stub = dra_v1beta1_pb2_grpc.DRAPluginStub(self._channel)
+
+    async def __aenter__(self) -> Kubelet:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self._channel.close()
+
+    async def prepare(self, *claims: WireClaim, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:  # noqa: ASYNC109
+        """UID → the answer's message."""
+        request = self._messages.NodePrepareResourcesRequest(claims=self._claims(claims))
+        return dict((await self._stub.NodePrepareResources(request, timeout=timeout)).claims)
+
+    async def unprepare(self, *claims: WireClaim, timeout: float = CALL_TIMEOUT) -> dict[str, str]:  # noqa: ASYNC109
+        """UID → error, empty for success."""
+        request = self._messages.NodeUnprepareResourcesRequest(claims=self._claims(claims))
+        answer = await self._stub.NodeUnprepareResources(request, timeout=timeout)
+        return {uid: claim.error for uid, claim in answer.claims.items()}
+
+    def _claims(self, claims: tuple[WireClaim, ...]) -> list[Any]:
+        return [
+            self._messages.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
+            for claim in claims
+        ]

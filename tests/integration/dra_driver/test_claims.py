@@ -1,0 +1,347 @@
+"""The agent's process on a node with two fake cards, played by a kubelet: conformance without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_driver.claims import ClaimRef
+from dra_driver.names import ClaimUID
+from interposer import abi
+from kube import paths
+from tests.fakegpu import driver_root
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.agent import Agent
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
+from tests.unit.dra_driver.allocations import claim, claim_ref, opaque, share_id
+
+INVENTORY = Path(driver_root.__file__).parent / "inventories" / "two-cards.ini"
+GIB = 1 << 30
+
+
+class World:
+    """One node, its API server, and its kubelet."""
+
+    def __init__(self, agent: Agent, api: ApiServer, kubelet: Kubelet) -> None:
+        self.agent = agent
+        self.api = api
+        self.kubelet = kubelet
+
+    def devices(self) -> list[dict[str, Any]]:
+        return [
+            device
+            for item in self.api.all(paths.resource_slices())
+            for device in item["spec"].get("devices", ())
+        ]
+
+    def allocate(self, name: str, *results: dict[str, Any], config: list[Any] | None = None) -> WireClaim:
+        """A claim, allocated as the scheduler would have."""
+        ref = claim_ref(name)
+        self.api.put(paths.resource_claims(), claim(ref, *results, config=config))
+        return WireClaim(ref.namespace, ref.name, ref.uid)
+
+    def share(
+        self, index: int, memory: str = "3000Mi", cores: str = "30", shares: str = "100", **more: Any
+    ) -> dict[str, Any]:
+        """A result for the card of that number in the slice."""
+        return {
+            "request": "g0",
+            "driver": "gpu.tessera.dev",
+            "pool": "node-a",
+            "device": self.devices()[index]["name"],
+            "shareID": share_id(more.pop("share", 1)),
+            "consumedCapacity": {"memory": memory, "cores": cores, "shares": shares},
+            **more,
+        }
+
+    def spec(self, wire: WireClaim) -> dict[str, Any]:
+        path = self.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json"
+        document = json.loads(path.read_bytes())
+        assert isinstance(document, dict)
+        return document
+
+    async def prepared(self, wire: WireClaim) -> Any:
+        answer = (await self.kubelet.prepare(wire))[wire.uid]
+        assert answer.error == ""
+        return answer
+
+    async def metric(self, series: str) -> float:
+        _, text = await self.agent.get("/metrics")
+        return next(
+            float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
+        )
+
+
+@pytest.fixture
+async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
+    driver_root.install(root / "driver", root / "fakegpu", INVENTORY)
+    environment = {"FAKEGPU_DIR": str(root / "fakegpu"), "FAKEGPU_DEV": str(root / "driver/dev")}
+    with Agent(root, api, **environment) as made:
+        await made.start()
+        yield made
+
+
+@pytest.fixture
+async def world(agent: Agent, api: ApiServer) -> AsyncIterator[World]:
+    info = await register(agent.sockets.registration)
+    async with Kubelet(Path(info.endpoint)) as kubelet:
+        await agent.until_ready()
+        yield World(agent, api, kubelet)
+
+
+def files_of(*wires: WireClaim, grants: int = 1) -> int:
+    """How many files and directories so many prepared claims have."""
+    return len(wires) * (1 + 1 + 1 + 3 * grants)
+
+
+async def test_the_cards_are_published(world: World) -> None:
+    devices = world.devices()
+    assert [device["attributes"]["productName"]["string"] for device in devices] == [
+        "NVIDIA GeForce RTX 4090",
+        "NVIDIA A100-SXM4-80GB",
+    ]
+    assert [device["capacity"]["memory"]["value"] for device in devices] == ["24Gi", "80Gi"]
+    for device, numa, capability in zip(devices, (0, 1), ("8.9.0", "8.0.0"), strict=True):
+        attributes = device["attributes"]
+        assert attributes["driverVersion"] == {"version": "570.124.6"}
+        assert attributes["cudaDriverVersion"] == {"version": "12.8.0"}
+        assert attributes["cudaComputeCapability"] == {"version": capability}
+        assert attributes["numaNode"] == attributes["resource.kubernetes.io/numaNode"] == {"int": numa}
+        assert attributes["resource.kubernetes.io/pcieRoot"]["string"].startswith("pci0000:")
+        assert device["name"] == attributes["uuid"]["string"].lower().replace("gpu-", "gpu-")
+    assert await world.metric(
+        f'tessera_card_memory_bytes{{uuid="{devices[0]["attributes"]["uuid"]["string"]}"}}'
+    ) == (24 * GIB)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_a_share_is_prepared_and_taken_back(world: World, version: str) -> None:
+    wire = world.allocate("claim", world.share(0))
+    async with Kubelet(world.agent.sockets.dra, version=version) as kubelet:
+        answer = (await kubelet.prepare(wire))[wire.uid]
+        assert answer.error == ""
+        (device,) = answer.devices
+        grant = f"{wire.uid}-g0-00000001"
+        assert list(device.request_names) == ["g0"]
+        assert (device.pool_name, device.device_name) == ("node-a", world.devices()[0]["name"])
+        assert list(device.cdi_device_ids) == [f"gpu.tessera.dev/grant={grant}"]
+        if version == "v1":
+            assert device.share_id == share_id(1)
+
+        limits = abi.read_limits(world.agent.root / "run/claims" / wire.uid / grant / "limits")
+        assert (limits.memory_bytes, limits.guaranteed_cores) == (3000 << 20, 30)
+        assert limits.uuid == world.devices()[0]["attributes"]["uuid"]["string"]
+        assert abi.read_usage(world.agent.root / "run/claims" / wire.uid / grant / "usage").memory_bytes == 0
+        labels = f'{{claim="claim",namespace="default",uuid="{limits.uuid}"}}'
+        assert await world.metric(f"tessera_grant_memory_limit_bytes{labels}") == 3000 << 20
+        assert await world.metric(f"tessera_grant_memory_used_bytes{labels}") == 0
+        assert await world.metric("tessera_claims_prepared") == 1
+
+        assert await kubelet.unprepare(wire) == {wire.uid: ""}
+    assert world.agent.files() == set()
+    assert await world.metric("tessera_claims_prepared") == 0
+
+
+async def test_the_cdi_document(world: World) -> None:
+    wire = world.allocate("claim", world.share(1))
+    await world.prepared(wire)
+    spec = world.spec(wire)
+    root = str(world.agent.root / "driver")
+    common = spec["containerEdits"]
+    assert common["env"] == ["NVIDIA_VISIBLE_DEVICES=void", "TESSERA_GRANTS=1"]
+    assert {node["path"] for node in common["deviceNodes"]} >= {"/dev/nvidiactl", "/dev/nvidia-uvm"}
+    mounts = {mount["containerPath"]: mount["hostPath"] for mount in common["mounts"]}
+    for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
+        for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
+            assert mounts[f"{directory}/{name}"].startswith(f"{root}/usr/lib/x86_64-linux-gnu/lib")
+    assert mounts["/usr/bin/nvidia-smi"] == f"{root}/usr/bin/nvidia-smi"
+    (device,) = spec["devices"]
+    assert device["containerEdits"]["deviceNodes"] == [
+        {"path": "/dev/nvidia1", "hostPath": f"{root}/dev/nvidia1"}
+    ]
+    for edits in (common, device["containerEdits"]):
+        for entry in (*edits["mounts"], *edits["deviceNodes"]):
+            assert Path(entry["hostPath"]).exists()  # noqa: ASYNC240
+
+
+async def test_prepare_is_the_same_again_and_writes_what_is_lost(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    first = await world.prepared(wire)
+    before = world.agent.files()
+    shutil.rmtree(world.agent.root / "cdi")
+    shutil.rmtree(world.agent.root / "run/claims")
+    assert await world.prepared(wire) == first
+    assert world.agent.files() == before
+
+
+async def test_usage_survives_a_repeated_prepare(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.prepared(wire)
+    usage = next((world.agent.root / "run/claims").rglob("usage"))
+    limits = usage.with_name("limits")
+    before = (usage.stat().st_ino, limits.stat().st_ino)
+    await world.prepared(wire)
+    assert (usage.stat().st_ino, limits.stat().st_ino) == before  # containers have them mapped
+
+
+async def test_every_claim_of_a_call_is_answered(world: World) -> None:
+    good = world.allocate("good", world.share(0))
+    bad = world.allocate("bad", world.share(0, share=2), config=[opaque(enforcement="none")])
+    too_big = world.allocate("too-big", world.share(1, "81Gi", share=3))
+    gone = WireClaim("default", "gone", "0c8f1f2e-0000-4000-8000-00000000dead")
+    other = world.allocate("other", world.share(1, share=4))
+    answers = await world.kubelet.prepare(good, bad, too_big, gone, other)
+    assert {uid for uid, answer in answers.items() if not answer.error} == {good.uid, other.uid}
+    assert "enforcement: 'none' takes effect from a DeviceClass alone" in answers[bad.uid].error
+    assert f"default/bad:{bad.uid}" in answers[bad.uid].error
+    assert "memory 81Gi of 80Gi" in answers[too_big.uid].error
+    assert "does not exist any more" in answers[gone.uid].error
+    assert len(world.agent.files()) == files_of(good, other)
+    assert await world.kubelet.unprepare(good, bad, too_big, gone, other) == {
+        wire.uid: "" for wire in (good, bad, too_big, gone, other)
+    }
+    assert world.agent.files() == set()
+
+
+async def test_not_this_claim_any_more(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    replaced = WireClaim("default", "claim", "0c8f1f2e-0000-4000-8000-00000000beef")
+    assert "was replaced" in (await world.kubelet.prepare(replaced))[replaced.uid].error
+    ref = ClaimRef("default", "claim", ClaimUID(wire.uid))
+    raw = claim(ref)
+    del raw["status"]
+    world.api.put(paths.resource_claims(), raw)
+    assert "is not allocated" in (await world.kubelet.prepare(wire))[wire.uid].error
+    assert world.agent.files() == set()
+
+
+async def test_two_shares_of_one_card_in_one_claim(world: World) -> None:
+    wire = world.allocate("claim", world.share(0, share=1), world.share(0, share=2, request="g1"))
+    answer = await world.prepared(wire)
+    assert [device.share_id for device in answer.devices] == [share_id(1), share_id(2)]
+    assert len({device.cdi_device_ids[0] for device in answer.devices}) == 2
+    assert len(world.spec(wire)["devices"]) == 2
+    assert len(world.agent.files()) == files_of(wire, grants=2)
+
+
+async def test_devices_of_other_drivers_in_the_claim(world: World) -> None:
+    other = {"request": "nic", "driver": "nic.example", "pool": "elsewhere", "device": "eth1"}
+    wire = world.allocate("claim", other, world.share(0, request="g0/s24"))
+    answer = await world.prepared(wire)
+    assert [list(device.request_names) for device in answer.devices] == [["g0"]]
+
+
+async def test_a_whole_card_has_no_library(world: World) -> None:
+    wire = world.allocate("claim", world.share(0, "24Gi", "100", "1k"))
+    await world.prepared(wire)
+    (device,) = world.spec(wire)["devices"]
+    assert "mounts" not in device["containerEdits"]
+    assert not list((world.agent.root / "run/claims").glob("*"))
+
+
+async def test_overcommit_is_refused_until_the_other_is_gone(world: World) -> None:
+    old = world.allocate("old", world.share(0, "20Gi"))
+    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    await world.prepared(old)
+    assert "over-committed, memory 40Gi of 24Gi" in (await world.kubelet.prepare(new))[new.uid].error
+    await world.kubelet.unprepare(old)
+    await world.prepared(new)
+
+
+async def test_many_at_once(world: World) -> None:
+    wires = [
+        world.allocate(f"claim-{number}", world.share(number % 2, "512Mi", "1", "10", share=number))
+        for number in range(50)
+    ]
+    answers = await asyncio.gather(*(world.kubelet.prepare(wire) for wire in wires))
+    assert [answer[wire.uid].error for answer, wire in zip(answers, wires, strict=True)] == [""] * 50
+    assert len(world.agent.files()) == files_of(*wires)
+    answer = await world.kubelet.unprepare(*wires)
+    assert set(answer.values()) == {""}
+    assert world.agent.files() == set()
+
+
+async def test_unprepare_without_api_server_and_claim(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.prepared(wire)
+    world.api.drop(paths.resource_claims(), "claim", "default")
+    await world.api.stop()
+    assert await world.kubelet.unprepare(wire) == {wire.uid: ""}
+    assert await world.kubelet.unprepare(wire) == {wire.uid: ""}
+    assert world.agent.files() == set()
+    await world.api.start()
+
+
+async def test_prepare_without_api_server_says_so(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.api.stop()
+    assert "can't be read" in (await world.kubelet.prepare(wire))[wire.uid].error
+    await world.api.start()
+    await world.prepared(wire)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_after_a_restart_claims_are_known(world: World, number: signal.Signals) -> None:
+    held = world.allocate("held", world.share(0, "20Gi"))
+    await world.prepared(held)
+    before = world.agent.files()
+    await world.agent.stop(number)
+    world.agent.sockets.registration.unlink(missing_ok=True)
+    await world.agent.start()
+    await register(world.agent.sockets.registration)
+    await world.agent.until_ready()
+    assert world.agent.files() == before
+    assert await world.metric("tessera_claims_prepared") == 1
+    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    async with Kubelet(world.agent.sockets.dra) as kubelet:
+        assert "over-committed" in (await kubelet.prepare(new))[new.uid].error
+        assert (await kubelet.prepare(held))[held.uid].error == ""
+        assert await kubelet.unprepare(held) == {held.uid: ""}
+    assert world.agent.files() == set()
+
+
+async def test_after_a_reboot_nothing_is_left_but_the_retry_works(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.prepared(wire)
+    before = world.agent.files()
+    await world.agent.stop(signal.SIGKILL)
+    world.agent.sockets.registration.unlink()
+    shutil.rmtree(world.agent.root / "run/claims")
+    shutil.rmtree(world.agent.root / "cdi")
+    world.agent.boot("boot-2")
+    await world.agent.start()
+    await register(world.agent.sockets.registration)
+    await world.agent.until_ready()
+    assert world.agent.files() == set()
+    async with Kubelet(world.agent.sockets.dra) as kubelet:
+        assert (await kubelet.prepare(wire))[wire.uid].error == ""
+    assert world.agent.files() == before
+
+
+async def test_a_corrupt_ledger_is_said_aloud_and_unprepare_still_cleans(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.prepared(wire)
+    await world.agent.stop(signal.SIGKILL)
+    world.agent.sockets.registration.unlink()
+    file = world.agent.root / "state/ledger" / f"{wire.uid}.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    await world.agent.start()
+    await register(world.agent.sockets.registration)
+    assert f"{wire.uid}.corrupt is corrupt and set aside" in (await world.agent.get("/readyz"))[1]
+    async with Kubelet(world.agent.sockets.dra) as kubelet:
+        assert await kubelet.unprepare(wire) == {wire.uid: ""}
+    left = {path for path in world.agent.files() if not path.endswith(".corrupt")}
+    assert left == set()
+
+
+async def test_idle_writes_nothing(world: World) -> None:
+    before = len([seen for seen in world.api.requests if seen.method != "GET"])
+    await asyncio.sleep(3)
+    assert len([seen for seen in world.api.requests if seen.method != "GET"]) == before
