@@ -1,0 +1,94 @@
+# make demo runs the main job, make test passes the tests; both install and build what they need first.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+REQUIREMENTS := requirements/dev.txt requirements/uv.txt pyproject.toml
+VERSION ?= 1.37
+NODES ?= 1
+CHART ?= 1
+KEEP ?= 0
+
+.PHONY: help
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+# --- building ---------------------------------------------------------------------------------------------
+
+.PHONY: build
+build: $(VENV)/.ready interposer fakegpu ## .venv with everything in it, the interposer, the fake GPU
+
+$(VENV)/.ready: $(REQUIREMENTS) hatch_build.py $(wildcard protos/*/*.proto) interposer/include/tessera_abi.h \
+		interposer/include/tessera_access.h
+	@PYTHON=$(PYTHON) ./tests/cluster/bootstrap.sh $(VENV)
+	@touch $@
+
+.PHONY: interposer
+interposer: $(VENV)/.ready
+	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY))
+
+.PHONY: fakegpu
+fakegpu: $(VENV)/.ready
+	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY))
+
+# --- a real Kubernetes on this machine --------------------------------------------------------------------
+
+.PHONY: demo
+demo: build ## a HAMi Pod on a real Kubernetes here, step by step (KEEP=1: leave it running; VERSION=1.36)
+	@$(PY) -m tests.cluster.demo --version $(VERSION) $(if $(filter 1,$(KEEP)),--keep)
+
+.PHONY: cluster-up
+cluster-up: build ## a running cluster, the chart installed (VERSION=1.36.3 NODES=2 CHART=0)
+	@$(PY) -m tests.cluster up --version $(VERSION) --nodes $(NODES) $(if $(filter 0,$(CHART)),--no-chart)
+
+.PHONY: cluster-down
+cluster-down: $(VENV)/.ready ## ends it, and leaves nothing
+	@$(PY) -m tests.cluster down
+
+# --- proof ------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: test-c test-python test-cluster ## everything: C, Python, the real clusters (1.37 and 1.36)
+
+.PHONY: test-c
+test-c: build
+	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
+	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY)) test
+
+.PHONY: test-python
+test-python: build
+	@$(PY) -m pytest -q tests/unit tests/integration
+
+.PHONY: test-cluster
+test-cluster: build
+	@$(PY) -m pytest -q tests/cluster
+
+.PHONY: bench
+bench: build ## ratios against a bare run or a peer, in the same run
+	@for bench in tests/bench/[a-z]*; do case $$bench in *.py|*.md|*__*) ;; *) echo "== $$bench"; $$bench || exit 1;; esac; done
+
+.PHONY: lint
+lint: build ## ruff, mypy --strict, clang-tidy, shellcheck
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy .
+	@$(VENV)/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
+	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
+	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
+
+.PHONY: format
+format: $(VENV)/.ready ## ruff format
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/ruff check --fix .
+
+.PHONY: lock
+lock: $(VENV)/.ready ## new pins for requirements/ (hashes, no addresses)
+	@for file in run dev uv; do \
+	  case $$file in run) in=pyproject.toml;; dev) in="pyproject.toml requirements/dev.in";; uv) in=requirements/uv.in;; esac; \
+	  $(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-header -o requirements/$$file.txt $$in; done
+
+.PHONY: clean
+clean: ## what was built in the checkout; the cache outside stays
+	@rm -rf $(VENV) dist .cluster interposer/build interposer/_abi.py tests/fakegpu/build
+	@find protos -name '*_pb2*.py*' -delete

@@ -1,0 +1,208 @@
+"""The vertical on a real Kubernetes: a HAMi Pod gets its share, and only its share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import vertical
+from tests.cluster.cluster import Cluster, CommandError
+from tests.cluster.vertical import MEBIBYTE
+
+pytestmark = pytest.mark.cluster
+
+LIMIT = 3000 * MEBIBYTE
+SMALL, LARGE = 24 * 1024, 80 * 1024
+VENDOR = "nvidia.com/"
+
+
+@pytest.fixture(scope="module")
+def cluster(installed_cluster: Cluster) -> Cluster:
+    return installed_cluster
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own; when it is gone, nothing may be left of it anywhere."""
+    name = "t-" + request.node.originalname.removeprefix("test_").replace("_", "-")
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=90s")
+    vertical.wait_until("the node to be empty", lambda: vertical.nothing_left(cluster), timeout=30)
+
+
+@pytest.fixture(scope="module")
+def legacy(cluster: Cluster) -> Iterator[list[str]]:
+    """The three Pods of the legacy Deployment, running, in namespace `legacy`."""
+    vertical.apply(cluster, "legacy", "legacy.yaml")
+    yield vertical.running(cluster, "legacy", "app=legacy", 3)
+    cluster.kubectl("delete", "namespace", "legacy", "--wait=true", "--timeout=90s")
+    vertical.wait_until("the node to be empty", lambda: vertical.nothing_left(cluster), timeout=30)
+
+
+def test_slice_publishes_both_cards(cluster: Cluster) -> None:
+    cards = vertical.cards(cluster)
+    assert sorted(card.memory for card in cards) == [SMALL, LARGE]
+    assert {(card.cores, card.shares) for card in cards} == {(100, 1000)}
+    assert all(card.device == "gpu-" + card.uuid.removeprefix("GPU-").lower() for card in cards)
+
+
+def test_agent_restart_writes_no_slice(cluster: Cluster) -> None:
+    before = vertical.get(cluster, "resourceslices")["items"]
+    cluster.kubectl("rollout", "restart", "daemonset/tessera-driver", "-n", vertical.SYSTEM_NAMESPACE)
+    cluster.kubectl(
+        "rollout", "status", "daemonset/tessera-driver", "-n", vertical.SYSTEM_NAMESPACE, "--timeout=60s"
+    )
+    after = vertical.get(cluster, "resourceslices")["items"]
+    assert [s["metadata"]["resourceVersion"] for s in after] == [
+        s["metadata"]["resourceVersion"] for s in before
+    ]
+
+
+def test_deleted_slice_comes_back(cluster: Cluster) -> None:
+    cluster.kubectl("delete", "resourceslices", "--all", "--wait=true")
+    cards = vertical.wait_until("the slice to come back", lambda: vertical.cards(cluster), timeout=60)
+    assert len(cards) == 2
+
+
+def test_legacy_pods_are_converted(cluster: Cluster, legacy: list[str]) -> None:
+    for pod in vertical.get(cluster, "pods", "-n", "legacy")["items"]:
+        resources = pod["spec"]["containers"][0]["resources"]
+        assert not [k for part in ("limits", "requests") for k in resources.get(part, {}) if VENDOR in k]
+        assert len(resources["claims"]) == 1
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
+    templates = vertical.get(cluster, "resourceclaimtemplates", "-n", "legacy")["items"]
+    assert len(templates) == 1
+    assert templates[0]["metadata"]["name"].startswith("tessera-")
+
+
+def test_legacy_pods_share_one_card(cluster: Cluster, legacy: list[str]) -> None:
+    shares = vertical.shares(cluster, "legacy")
+    assert [share.pod for share in shares] == legacy
+    assert {(share.memory, share.cores, share.shares) for share in shares} == {(3000, 30, 100)}
+    assert len({share.device for share in shares}) == 1
+    assert len({share.share_id for share in shares}) == 3
+
+
+def test_container_sees_its_share(cluster: Cluster, legacy: list[str]) -> None:
+    query = ("nvidia-smi", "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader,nounits")
+    seen = vertical.execute(cluster, "legacy", legacy[0], *query).strip().split(", ")
+    assert seen[1:] == ["3000", "0"]
+    share = next(s for s in vertical.shares(cluster, "legacy") if s.pod == legacy[0])
+    card = next(c for c in vertical.cards(cluster) if c.device == share.device)
+    assert seen[0] == card.product
+
+
+def test_memory_ends_at_the_limit(cluster: Cluster, legacy: list[str]) -> None:
+    outcome = vertical.fill_beside_neighbour(cluster, "legacy", filler=legacy[0], neighbour=legacy[1])
+    assert outcome.filler.held == LIMIT
+    assert outcome.filler.refusal == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert (outcome.filler.free, outcome.filler.total) == (0, LIMIT)
+    assert outcome.neighbour.held == 2000 * MEBIBYTE
+    assert outcome.neighbour.refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "refusal"),
+    [
+        pytest.param(LIMIT, "", id="the-limit"),
+        pytest.param(LIMIT + 1, "CUDA_ERROR_OUT_OF_MEMORY", id="one-byte-more"),
+    ],
+)
+@pytest.mark.parametrize("road", ["plain", "managed", "async"])
+def test_one_allocation(cluster: Cluster, legacy: list[str], road: str, total: int, refusal: str) -> None:
+    size = str(total)
+    got = vertical.allocate(
+        cluster, "legacy", legacy[0], "--road", road, "--block", size, "--total", size, "--once"
+    )
+    assert (got.held, got.refusal) == (0 if refusal else total, refusal)
+
+
+def test_compute_is_what_was_asked(cluster: Cluster, legacy: list[str]) -> None:
+    burns = vertical.burn_together(cluster, "legacy", legacy[:2], seconds=6)
+    assert [burn.share_percent for burn in burns] == [pytest.approx(30, rel=0.2)] * 2
+
+
+def test_limits_are_not_the_tenants(cluster: Cluster, legacy: list[str]) -> None:
+    """No environment variable loosens a limit, and the tenant can't write its limits."""
+    loose = (
+        "env",
+        "CUDA_DEVICE_MEMORY_LIMIT=0",
+        "CUDA_DISABLE_CONTROL=true",
+        "LD_PRELOAD=",
+        "cuda-alloc",
+        "--json",
+    )
+    assert json.loads(vertical.execute(cluster, "legacy", legacy[0], *loose))["held_bytes"] == LIMIT
+    script = "for f in /run/tessera/grants/*/limits; do echo x > $f; done"
+    with pytest.raises(CommandError):
+        vertical.execute(cluster, "legacy", legacy[0], "sh", "-c", script)
+
+
+def test_native_claim(cluster: Cluster, namespace: str) -> None:
+    vertical.apply(cluster, namespace, "native.yaml")
+    vertical.running(cluster, namespace, "app=native", 1)
+    (share,) = vertical.shares(cluster, namespace)
+    assert (share.memory, share.cores, share.shares) == (8192, 30, 100)
+    assert vertical.allocate(cluster, namespace, "native").held == 8192 * MEBIBYTE
+
+
+def test_whole_cards_without_the_library(cluster: Cluster, namespace: str) -> None:
+    vertical.apply(cluster, namespace, "whole.yaml")
+    pods = vertical.running(cluster, namespace, "app=whole", 2)
+    shares = vertical.shares(cluster, namespace)
+    assert {share.shares for share in shares} == {1000}
+    assert len({share.device for share in shares}) == 2
+    assert "libtessera" not in vertical.execute(cluster, namespace, pods[0], "cat", "/proc/self/maps")
+    held = {vertical.allocate(cluster, namespace, pod).held for pod in pods}
+    assert held == {SMALL * MEBIBYTE, LARGE * MEBIBYTE}
+
+
+def test_refused_pod_is_answered_and_leaves_nothing(cluster: Cluster, namespace: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        vertical.apply(cluster, namespace, "refused.yaml")
+    for word in ("work", "nvidia.com/gpumem", "3Gi", "3072"):
+        assert word in str(refused.value)
+    assert vertical.get(cluster, "pods,resourceclaimtemplates", "-n", namespace)["items"] == []
+
+
+def test_dry_run_converts_without_effect(cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("create", "namespace", namespace)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "dry"},
+        "spec": {
+            "containers": [
+                {"name": "work", "image": "x", "resources": {"limits": {"nvidia.com/gpumem": "1000"}}}
+            ]
+        },
+    }
+    answer = cluster.kubectl(
+        "create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod)
+    )
+    assert json.loads(answer)["spec"]["resourceClaims"][0]["resourceClaimTemplateName"].startswith("tessera-")
+    assert vertical.get(cluster, "resourceclaimtemplates", "-n", namespace)["items"] == []
+
+
+def test_negative_capacity_is_refused(cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("create", "namespace", namespace)
+    manifest = (vertical.MANIFESTS / "native.yaml").read_text().replace("memory: 8Gi", 'memory: "-8Gi"')
+    with pytest.raises(CommandError, match="negative capacity"):
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", input=manifest)
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "metric"),
+    [
+        pytest.param("tessera-driver", 9470, "tessera_grant_memory_limit_bytes", id="driver"),
+        pytest.param("tessera-mutator", 9471, "tessera_admissions_total", id="mutator"),
+    ],
+)
+def test_metrics(cluster: Cluster, legacy: list[str], name: str, port: int, metric: str) -> None:
+    pages = vertical.metrics(cluster, name, port)
+    assert pages
+    assert any(
+        line.startswith(metric) and "{" in line for page in pages.values() for line in page.splitlines()
+    )

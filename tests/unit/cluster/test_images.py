@@ -1,0 +1,57 @@
+"""The project's image has the layout that the top-level Dockerfile makes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import images
+
+DOCKERFILE = (images.ROOT / "Dockerfile").read_text()
+
+
+def test_dockerfile_writes_the_same_commands(tmp_path: Path) -> None:
+    """Runs the Dockerfile's own loop, into another directory."""
+    loop = re.search(r"^RUN (for command in .*?done)$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert loop is not None
+    script = loop.group(1).replace("\\\n", "\n").replace("/usr/local/bin/", f"{tmp_path}/")
+    script = script.replace("' \n", "' \\\n")  # one continuation is inside the printf command
+    subprocess.run(["sh", "-ec", script], check=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == images.wrappers()
+
+
+def test_dockerfile_copies_every_command() -> None:
+    copied = re.search(r"^COPY --from=build (/usr/local/bin/.*) /usr/local/bin/$", DOCKERFILE, re.MULTILINE)
+    assert copied is not None
+    assert {Path(path).name for path in copied.group(1).split()} == set(images.wrappers())
+
+
+def test_dockerfile_is_of_the_same_debian() -> None:
+    assert f"ARG DEBIAN={images.SUITE}" in DOCKERFILE
+    assert "--require-hashes" in DOCKERFILE
+
+
+def test_sources_are_what_the_wheel_is_made_of() -> None:
+    names = {str(path.relative_to(images.ROOT)) for path in images.project_sources()}
+    assert {"pyproject.toml", "interposer/include/tessera_abi.h", "dra_driver/main.py"} <= names
+    assert not [name for name in names if re.search(r"_pb2|__pycache__|/build/|_abi\.py|^tests/", name)]
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        pytest.param("deb http://a.example/debian bookworm main\n", "http://a.example/debian", id="one line"),
+        pytest.param(
+            "Types: deb\n# a comment\nURIs: http://other.example/debian/\nSuites: bookworm\n",
+            "http://other.example/debian/",
+            id="deb822",
+        ),
+        pytest.param("deb http://a.example/ubuntu noble main\n", images.MIRROR, id="another distribution"),
+        pytest.param("deb http://mirror.example/debian-security x main\n", images.MIRROR, id="security only"),
+    ],
+)
+def test_mirror_is_the_machines_own(sources: str, expected: str) -> None:
+    assert images.mirror_in([sources]) == expected
