@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads an inventory of fake cards, as far as files outside the state need it; fakegpu-ctl reads it whole.
+
+Raises InventoryError with file and line for what is neither a section nor `key = value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class InventoryError(ValueError):
+    """The inventory can't be read; the message names file, line and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    uuid: str
+    minor: int
+    pci: str  # 0000:41:00.0
+    pci_device_id: int  # device << 16 | vendor
+    numa_node: int
+
+    @property
+    def pci_root(self) -> str:
+        """The root complex that the card hangs under: cards of one quarter of the buses share one."""
+        domain, bus, _ = self.pci.split(":")
+        return f"pci{domain}:{int(bus, 16) & 0xC0:02x}"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    driver_version: str
+    cards: tuple[Card, ...]
+
+
+def _sections(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
+    driver: dict[str, str] = {}
+    cards: list[dict[str, str]] = []
+    current: dict[str, str] | None = None
+    for number, raw in enumerate(path.read_text().splitlines(), 1):
+        line = raw.strip()
+        if not line or line[0] in "#;":
+            continue
+        if line == "[driver]":
+            current = driver
+        elif line == "[card]":
+            current = {}
+            cards.append(current)
+        elif current is not None and "=" in line:
+            key, value = line.split("=", 1)
+            current[key.strip()] = value.strip()
+        else:
+            raise InventoryError(f"{path}:{number}: neither [driver], [card] nor key = value: {line!r}")
+    return driver, cards
+
+
+def _card(keys: Mapping[str, str], index: int) -> Card:
+    return Card(
+        name=keys["name"],
+        uuid=keys["uuid"],
+        minor=int(keys.get("minor", index)),
+        pci=keys["pci"].lower(),
+        pci_device_id=int(keys.get("pci_device_id", "0x10de"), 0),
+        numa_node=int(keys.get("numa_node", -1)),
+    )
+
+
+def read_inventory(path: Path) -> Inventory:
+    driver, cards = _sections(path)
+    try:
+        return Inventory(driver["version"], tuple(_card(card, index) for index, card in enumerate(cards)))
+    except KeyError as missing:
+        raise InventoryError(f"{path}: no {missing.args[0]}") from None
+    except ValueError as wrong:
+        raise InventoryError(f"{path}: {wrong}") from None

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stream-ordered memory. A pool counts what is in use and what it keeps for later (up to its release
+ * threshold); both are charged to the card. Memory is given back at the call that frees it, not when the
+ * stream gets there, and a pool reserves exactly what is used, not the real one's chunks of 32 MiB (both
+ * guesses on the simple side).
+ */
+#include "driver.h"
+
+enum {
+  REUSE_FOLLOW_EVENTS = 1,
+  REUSE_OPPORTUNISTIC,
+  REUSE_INTERNAL,
+  RELEASE_THRESHOLD,
+  RESERVED_CURRENT,
+  RESERVED_HIGH,
+  USED_CURRENT,
+  USED_HIGH,
+};
+
+struct CUmemPoolHandle_st {
+  struct object object;
+  CUmemoryPool next; /* all pools of the process */
+  uint32_t card;
+  bool is_default;
+  int reuse[3];
+  uint64_t threshold;
+  uint64_t used, used_high;
+  uint64_t kept; /* charged, but not in use */
+  uint64_t reserved_high;
+};
+
+static struct object *spare;
+static CUmemoryPool pools;
+
+static bool alive(CUmemoryPool pool) { return pool != NULL && pool->object.magic == MAGIC_POOL; }
+
+CUmemoryPool pool_create(uint32_t card) {
+  CUmemoryPool pool = object_new(&spare, sizeof *pool, MAGIC_POOL);
+  if (pool == NULL) return NULL;
+  pool->card = card;
+  for (int index = 0; index < 3; index++) pool->reuse[index] = 1;
+  pool->next = pools;
+  pools = pool;
+  return pool;
+}
+
+static void give_back(CUmemoryPool pool, uint64_t bytes) {
+  state_lock();
+  memory_give(pool->card, bytes);
+  state_unlock();
+  pool->kept -= bytes;
+}
+
+static void trim(CUmemoryPool pool, uint64_t keep) {
+  uint64_t reserved = pool->used + pool->kept;
+  if (reserved <= keep) return;
+  uint64_t excess = reserved - keep;
+  give_back(pool, excess < pool->kept ? excess : pool->kept);
+}
+
+void pools_trim(uint32_t card) {
+  for (CUmemoryPool pool = pools; pool != NULL; pool = pool->next)
+    if (pool->card == card) trim(pool, 0);
+}
+
+CUresult pool_charge(CUmemoryPool pool, uint64_t bytes) {
+  uint64_t from_kept = bytes < pool->kept ? bytes : pool->kept;
+  for (int attempt = 0;; attempt++) {
+    state_lock();
+    bool fits = memory_take(pool->card, bytes - from_kept);
+    state_unlock();
+    if (fits) break;
+    if (attempt > 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    pools_trim(pool->card);
+    from_kept = 0;
+  }
+  pool->kept -= from_kept;
+  pool->used += bytes;
+  if (pool->used > pool->used_high) pool->used_high = pool->used;
+  if (pool->used + pool->kept > pool->reserved_high) pool->reserved_high = pool->used + pool->kept;
+  return CUDA_SUCCESS;
+}
+
+void pool_release(CUmemoryPool pool, uint64_t bytes) {
+  pool->used -= bytes;
+  pool->kept += bytes;
+  trim(pool, alive(pool) ? pool->threshold : 0);
+}
+
+static CUresult allocate_from(CUmemoryPool pool, CUcontext context, uint64_t bytes, CUdeviceptr *address) {
+  uint64_t rounded = memory_rounded(bytes);
+  CUresult result = rounded == 0 ? CUDA_ERROR_OUT_OF_MEMORY : pool_charge(pool, rounded);
+  if (result != CUDA_SUCCESS) return result;
+  struct block *block = address_take(bytes, false);
+  if (block == NULL) {
+    pool_release(pool, rounded);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  block->kind = BLOCK_ASYNC;
+  block->context = context;
+  block->card = pool->card;
+  block->pool = pool;
+  block->charged = rounded;
+  *address = block->base;
+  return CUDA_SUCCESS;
+}
+
+/* The default pool of a device, made when first asked for; NULL: no memory. Under driver_lock. */
+static CUmemoryPool default_pool(struct device *device) {
+  if (device->default_pool == NULL) {
+    device->default_pool = pool_create(device->card);
+    if (device->default_pool != NULL) device->default_pool->is_default = true;
+  }
+  return device->default_pool;
+}
+
+static CUmemoryPool current_pool(struct device *device) {
+  return alive(device->pool) ? device->pool : default_pool(device);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream handle) {
+  CUcontext context = NULL;
+  CUstream stream = NULL;
+  CUresult result = stream_resolve(handle, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (address == NULL || bytes == 0 || !alive(pool)) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  result = allocate_from(pool, context, bytes, address);
+  driver_unlock();
+  return result;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream handle) {
+  CUcontext context = NULL;
+  CUstream stream = NULL;
+  CUresult result = stream_resolve(handle, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (address == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  CUmemoryPool pool = current_pool(device_at(context->device));
+  result = pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : allocate_from(pool, context, bytes, address);
+  driver_unlock();
+  return result;
+}
+
+/* Frees plain blocks as well, as the real one does. */
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+  CUcontext context = NULL;
+  CUstream stream = NULL;
+  CUresult result = stream_resolve(handle, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  driver_lock();
+  struct block *block = address_find(address);
+  if (block == NULL || block->base != address || block->kind == BLOCK_HOST)
+    result = CUDA_ERROR_INVALID_VALUE;
+  else
+    block_free(block);
+  driver_unlock();
+  return result;
+}
+
+static CUresult pool_of(CUdevice ordinal, CUmemoryPool *pool, CUmemoryPool (*choose)(struct device *device)) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  struct device *device = device_at(ordinal);
+  if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  if (pool == NULL) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  *pool = choose(device);
+  driver_unlock();
+  return *pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
+  return pool_of(device, pool, default_pool);
+}
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+  return pool_of(device, pool, current_pool);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  struct device *device = device_at(ordinal);
+  if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  if (!alive(pool) || pool->card != device->card) return CUDA_ERROR_INVALID_VALUE;
+  device->pool = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *properties) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pool == NULL || properties == NULL || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
+  const struct device *device = device_at(properties->location.id);
+  if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  driver_lock();
+  *pool = pool_create(device->card);
+  driver_unlock();
+  return *pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* Its live blocks stay valid and give their memory back one by one. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool) || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  trim(pool, 0);
+  pool->object.magic = 0; /* not reused: blocks may still name it */
+  driver_unlock();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool)) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  trim(pool, keep_bytes);
+  driver_unlock();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool) || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case REUSE_FOLLOW_EVENTS:
+    case REUSE_OPPORTUNISTIC:
+    case REUSE_INTERNAL:
+      *(int *)value = pool->reuse[attribute - REUSE_FOLLOW_EVENTS];
+      return CUDA_SUCCESS;
+    case RELEASE_THRESHOLD:
+      *(uint64_t *)value = pool->threshold;
+      return CUDA_SUCCESS;
+    case RESERVED_CURRENT:
+      *(uint64_t *)value = pool->used + pool->kept;
+      return CUDA_SUCCESS;
+    case RESERVED_HIGH:
+      *(uint64_t *)value = pool->reserved_high;
+      return CUDA_SUCCESS;
+    case USED_CURRENT:
+      *(uint64_t *)value = pool->used;
+      return CUDA_SUCCESS;
+    case USED_HIGH:
+      *(uint64_t *)value = pool->used_high;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool) || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case REUSE_FOLLOW_EVENTS:
+    case REUSE_OPPORTUNISTIC:
+    case REUSE_INTERNAL:
+      pool->reuse[attribute - REUSE_FOLLOW_EVENTS] = *(const int *)value;
+      return CUDA_SUCCESS;
+    case RELEASE_THRESHOLD:
+      pool->threshold = *(const uint64_t *)value;
+      return CUDA_SUCCESS;
+    case RESERVED_HIGH: /* the marks can only be reset */
+    case USED_HIGH:
+      if (*(const uint64_t *)value != 0) return CUDA_ERROR_INVALID_VALUE;
+      if (attribute == RESERVED_HIGH)
+        pool->reserved_high = pool->used + pool->kept;
+      else
+        pool->used_high = pool->used;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc_v1 *map, size_t count) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool) || (map == NULL && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t index = 0; index < count; index++)
+    if (device_at(map[index].location.id) == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation_v1 *location) {
+  enum { ACCESS_NONE = 0, ACCESS_READ_WRITE = 3 };
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (flags == NULL || location == NULL || !alive(pool)) return CUDA_ERROR_INVALID_VALUE;
+  const struct device *device = device_at(location->id);
+  if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = device->card == pool->card ? ACCESS_READ_WRITE : ACCESS_NONE;
+  return CUDA_SUCCESS;
+}

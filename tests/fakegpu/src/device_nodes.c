@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the device nodes are: FAKEGPU_DEV, else /dev, else (no /dev/nvidiactl there) the dev directory of the
+ * driver root that this very library was loaded from, which is how a node agent finds cards through
+ * /driver-root.
+ */
+#define _GNU_SOURCE
+#include "device_nodes.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool opens(const char *directory, const char *name) {
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path) return false;
+  int descriptor = open(path, O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  close(descriptor);
+  return true;
+}
+
+static bool exists(const char *directory) {
+  char path[PATH_MAX];
+  return snprintf(path, sizeof path, "%s/nvidiactl", directory) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* The nearest ancestor of this library that has dev/nvidiactl. */
+static bool beside_library(char *directory) {
+  Dl_info found;
+  char path[PATH_MAX];
+  if (dladdr((void *)&control_node_opens, &found) == 0 || realpath(found.dli_fname, path) == NULL)
+    return false;
+  for (char *slash = strrchr(path, '/'); slash != NULL; slash = strrchr(path, '/')) {
+    *slash = '\0';
+    if (snprintf(directory, PATH_MAX, "%s/dev", path) < PATH_MAX && exists(directory)) return true;
+  }
+  return false;
+}
+
+static void node_directory(char *directory) {
+  const char *chosen = getenv("FAKEGPU_DEV");
+  if (chosen != NULL && chosen[0] != '\0' && strlen(chosen) < PATH_MAX) {
+    memcpy(directory, chosen, strlen(chosen) + 1);
+    return;
+  }
+  memcpy(directory, "/dev", sizeof "/dev");
+  char beside[PATH_MAX];
+  if (!exists(directory) && beside_library(beside)) memcpy(directory, beside, strlen(beside) + 1);
+}
+
+bool control_node_opens(void) {
+  char directory[PATH_MAX];
+  node_directory(directory);
+  return opens(directory, "nvidiactl");
+}
+
+bool uvm_node_opens(void) {
+  char directory[PATH_MAX];
+  node_directory(directory);
+  return opens(directory, "nvidia-uvm");
+}
+
+bool card_node_opens(uint32_t minor) {
+  char directory[PATH_MAX], name[32];
+  node_directory(directory);
+  snprintf(name, sizeof name, "nvidia%u", minor);
+  return opens(directory, name);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FAKEGPU_INVENTORY_H
+#define FAKEGPU_INVENTORY_H
+
+#include "state.h"
+
+#include <stdio.h>
+
+/* Reads an inventory (README.md lists the keys) into driver, cards, magic, version and size of a zeroed
+ * image. False: `message` says which line and what is wrong with it. */
+bool inventory_read(FILE *file, struct state *image, char *message, size_t size);
+
+#endif
