@@ -239,7 +239,11 @@ class Cluster:
     def chart_values(self) -> dict[str, Any]:
         """What the chart has to be told here: the image that is on the nodes, the fake driver."""
         image = {"repository": "localhost/tessera", "tag": images.project_version(), "pullPolicy": "Never"}
-        return {"image": image, "driver": {"driverRoot": DRIVER_ROOT}, "mutator": {"replicas": 1}}
+        return {
+            "image": image,
+            "driver": {"driverRoot": DRIVER_ROOT, "sysRoot": f"{DRIVER_ROOT}/sys"},
+            "mutator": {"replicas": 1},
+        }
 
     def wait(self, look: Callable[[], T], what: str, timeout: float = 60.0, interval: float = 0.2) -> T:
         """Calls `look` until its answer is true in Python's sense, returns that; WaitError names `what`."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from tests.cluster import vertical
@@ -19,6 +20,7 @@ from tests.cluster.cluster import Cluster
 
 NAMESPACE = "demo"
 KUBECTL = ".cluster/kubectl"
+WIDTH = 110  # characters, what the widest table takes
 
 
 class Screen:
@@ -41,10 +43,12 @@ class Screen:
         self.console.print(f"   [dim]$ {text}[/dim]", highlight=False)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        table = Table(*headers, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for header in headers:
+            table.add_column(header, no_wrap=True)
         for row in rows:
             table.add_row(*(str(cell) for cell in row))
-        self.console.print(table, style="", no_wrap=True, overflow="ellipsis")
+        self.console.print(Padding(table, (0, 0, 0, 3)))
 
 
 def show_cards(screen: Screen, cluster: Cluster) -> None:
@@ -65,9 +69,9 @@ def show_legacy(screen: Screen, cluster: Cluster) -> list[str]:
     templates = vertical.get(cluster, "resourceclaimtemplates", "-n", NAMESPACE)["items"]
     screen.say(f"One shape, one template: {', '.join(t['metadata']['name'] for t in templates)}")
     screen.table(
-        ("POD", "CLAIM", "DEVICE", "MEMORY", "CORES"),
+        ("CLAIM", "DEVICE", "SHARE ID", "MEMORY", "CORES"),
         [
-            (s.pod, s.claim, s.device[:12] + "…", f"{s.memory} MiB", f"{s.cores} %")
+            (s.claim, s.device[:12] + "…", s.share_id[:8], f"{s.memory} MiB", f"{s.cores} %")
             for s in vertical.shares(cluster, NAMESPACE)
         ],
     )
@@ -124,7 +128,7 @@ def show_metrics(screen: Screen, cluster: Cluster) -> None:
     screen.step("Metrics of both programs")
     for name, port, wanted in (
         ("tessera-driver", 9470, ("tessera_claims_prepared", "tessera_grant_memory_limit_bytes")),
-        ("tessera-mutator", 9471, ("tessera_admissions_total",)),
+        ("tessera-mutator", 9471, ("tessera_mutator_admissions_total",)),
     ):
         for pod, page in vertical.metrics(cluster, name, port).items():
             lines = [line for line in page.splitlines() if line.startswith(wanted)]
@@ -136,14 +140,15 @@ def show_metrics(screen: Screen, cluster: Cluster) -> None:
 
 def show_nothing_left(screen: Screen, cluster: Cluster) -> None:
     screen.step("All deleted: nothing is left")
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true", "--timeout=90s")
-    left = vertical.wait_until("the node to be empty", lambda: vertical.nothing_left(cluster), timeout=30)
+    left = vertical.delete(cluster, NAMESPACE)
     screen.table(("WHAT", "LEFT"), left.items())
-    screen.command(f"{KUBECTL} get resourceclaims,resourceclaimtemplates -A")
+    screen.command(f"{KUBECTL} delete namespace {NAMESPACE}")
 
 
 def run(version: str, keep: bool) -> int:
-    screen = Screen(Console(soft_wrap=True))
+    console = Console(soft_wrap=True)
+    # A cell that is cut off tells nothing; a line that the terminal wraps still does.
+    screen = Screen(Console(soft_wrap=True, width=max(console.width, WIDTH)))
     screen.step(f"A real Kubernetes {version} on this machine, Tessera installed by its Helm chart")
     with Cluster(version=version, keep=keep) as cluster:
         cluster.install_chart()

@@ -14,7 +14,7 @@ from tests.cluster.vertical import MEBIBYTE
 pytestmark = pytest.mark.cluster
 
 LIMIT = 3000 * MEBIBYTE
-SMALL, LARGE = 24 * 1024, 80 * 1024
+SMALL, LARGE = 24 * 1024, 80 * 1024  # MiB, tests/fakegpu/inventories/two-cards.ini
 VENDOR = "nvidia.com/"
 
 
@@ -28,8 +28,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     """A namespace of the test's own; when it is gone, nothing may be left of it anywhere."""
     name = "t-" + request.node.originalname.removeprefix("test_").replace("_", "-")
     yield name
-    cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=90s")
-    vertical.wait_until("the node to be empty", lambda: vertical.nothing_left(cluster), timeout=30)
+    vertical.delete(cluster, name)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +36,7 @@ def legacy(cluster: Cluster) -> Iterator[list[str]]:
     """The three Pods of the legacy Deployment, running, in namespace `legacy`."""
     vertical.apply(cluster, "legacy", "legacy.yaml")
     yield vertical.running(cluster, "legacy", "app=legacy", 3)
-    cluster.kubectl("delete", "namespace", "legacy", "--wait=true", "--timeout=90s")
-    vertical.wait_until("the node to be empty", lambda: vertical.nothing_left(cluster), timeout=30)
+    vertical.delete(cluster, "legacy")
 
 
 def test_slice_publishes_both_cards(cluster: Cluster) -> None:
@@ -66,7 +64,8 @@ def test_deleted_slice_comes_back(cluster: Cluster) -> None:
     assert len(cards) == 2
 
 
-def test_legacy_pods_are_converted(cluster: Cluster, legacy: list[str]) -> None:
+@pytest.mark.usefixtures("legacy")
+def test_legacy_pods_are_converted(cluster: Cluster) -> None:
     for pod in vertical.get(cluster, "pods", "-n", "legacy")["items"]:
         resources = pod["spec"]["containers"][0]["resources"]
         assert not [k for part in ("limits", "requests") for k in resources.get(part, {}) if VENDOR in k]
@@ -103,20 +102,14 @@ def test_memory_ends_at_the_limit(cluster: Cluster, legacy: list[str]) -> None:
     assert outcome.neighbour.refusal == ""
 
 
-@pytest.mark.parametrize(
-    ("total", "refusal"),
-    [
-        pytest.param(LIMIT, "", id="the-limit"),
-        pytest.param(LIMIT + 1, "CUDA_ERROR_OUT_OF_MEMORY", id="one-byte-more"),
-    ],
-)
-@pytest.mark.parametrize("road", ["plain", "managed", "async"])
-def test_one_allocation(cluster: Cluster, legacy: list[str], road: str, total: int, refusal: str) -> None:
-    size = str(total)
-    got = vertical.allocate(
-        cluster, "legacy", legacy[0], "--road", road, "--block", size, "--total", size, "--once"
-    )
-    assert (got.held, got.refusal) == (0 if refusal else total, refusal)
+@pytest.mark.parametrize("road", ["plain", "managed", "async", "pool", "pitch"])
+def test_limit_in_one_block(cluster: Cluster, legacy: list[str], road: str) -> None:
+    """3000 MiB in one block are granted; of 3000 MiB + 1 byte, that byte is refused."""
+    options = ("--road", road, "--block", str(LIMIT), "--total")
+    granted = vertical.allocate(cluster, "legacy", legacy[0], *options, str(LIMIT))
+    assert (granted.held, granted.blocks, granted.refusal) == (LIMIT, 1, "")
+    refused = vertical.allocate(cluster, "legacy", legacy[0], *options, str(LIMIT + 1))
+    assert (refused.held, refused.refusal) == (LIMIT, "CUDA_ERROR_OUT_OF_MEMORY")
 
 
 def test_compute_is_what_was_asked(cluster: Cluster, legacy: list[str]) -> None:
@@ -146,17 +139,6 @@ def test_native_claim(cluster: Cluster, namespace: str) -> None:
     (share,) = vertical.shares(cluster, namespace)
     assert (share.memory, share.cores, share.shares) == (8192, 30, 100)
     assert vertical.allocate(cluster, namespace, "native").held == 8192 * MEBIBYTE
-
-
-def test_whole_cards_without_the_library(cluster: Cluster, namespace: str) -> None:
-    vertical.apply(cluster, namespace, "whole.yaml")
-    pods = vertical.running(cluster, namespace, "app=whole", 2)
-    shares = vertical.shares(cluster, namespace)
-    assert {share.shares for share in shares} == {1000}
-    assert len({share.device for share in shares}) == 2
-    assert "libtessera" not in vertical.execute(cluster, namespace, pods[0], "cat", "/proc/self/maps")
-    held = {vertical.allocate(cluster, namespace, pod).held for pod in pods}
-    assert held == {SMALL * MEBIBYTE, LARGE * MEBIBYTE}
 
 
 def test_refused_pod_is_answered_and_leaves_nothing(cluster: Cluster, namespace: str) -> None:
@@ -197,10 +179,11 @@ def test_negative_capacity_is_refused(cluster: Cluster, namespace: str) -> None:
     ("name", "port", "metric"),
     [
         pytest.param("tessera-driver", 9470, "tessera_grant_memory_limit_bytes", id="driver"),
-        pytest.param("tessera-mutator", 9471, "tessera_admissions_total", id="mutator"),
+        pytest.param("tessera-mutator", 9471, "tessera_mutator_admissions_total", id="mutator"),
     ],
 )
-def test_metrics(cluster: Cluster, legacy: list[str], name: str, port: int, metric: str) -> None:
+@pytest.mark.usefixtures("legacy")
+def test_metrics(cluster: Cluster, name: str, port: int, metric: str) -> None:
     pages = vertical.metrics(cluster, name, port)
     assert pages
     assert any(

@@ -171,9 +171,10 @@ def metrics(cluster: Kubectl, name: str, port: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What `cuda-alloc --json` reports: bytes held at the end, the refusing CUDA error or ""."""
+    """What `cuda-alloc --json` reports: bytes held in how many blocks, the refusing CUDA error or ""."""
 
     held: int
+    blocks: int
     refusal: str
     free: int
     total: int
@@ -184,7 +185,8 @@ def allocate(cluster: Kubectl, namespace: str, pod: str, *options: str) -> Alloc
     report = json.loads(execute(cluster, namespace, pod, "cuda-alloc", "--json", *options))
     return Allocation(
         held=report["held_bytes"],
-        refusal=report["error"] or "",
+        blocks=report["blocks"],
+        refusal=report["refusal"] or "",
         free=report["free_bytes"],
         total=report["total_bytes"],
     )
@@ -224,7 +226,7 @@ def burn_together(cluster: Kubectl, namespace: str, pods: Sequence[str], seconds
         report = json.loads(
             execute(cluster, namespace, pod, "cuda-burn", "--json", "--seconds", str(seconds))
         )
-        return Burn(share_percent=report["share_percent"], kernels=report["kernels"])
+        return Burn(share_percent=report["share"] * 100, kernels=report["kernels"])
 
     with ThreadPoolExecutor() as pool:
         return list(pool.map(burn, pods))
@@ -237,18 +239,30 @@ NODE_TRACES = {
 }
 
 
-def traces(cluster: Nodes, index: int = 0) -> dict[str, int]:
-    """What claims have left: objects in the API, files on a node. All zero: nothing."""
-    found = {
-        kind: len(get(cluster, kind, "-A")["items"]) for kind in ("resourceclaims", "resourceclaimtemplates")
-    }
+def claim_uids(cluster: Kubectl, namespace: str) -> list[str]:
+    """The UIDs of a namespace's claims."""
+    return [c["metadata"]["uid"] for c in get(cluster, "resourceclaims", "-n", namespace)["items"]]
+
+
+def traces(cluster: Nodes, namespace: str, uids: Sequence[str]) -> dict[str, int]:
+    """What a namespace's claims have left: objects in the API, files on the first node. All zero: nothing."""
+    kinds = ("pods", "resourceclaims", "resourceclaimtemplates")
+    found = {kind: len(get(cluster, kind, "-n", namespace)["items"]) for kind in kinds}
     for what, directory in NODE_TRACES.items():
-        listing = cluster.on_node(index, "find", directory, "-mindepth", "1", "-maxdepth", "1")
-        found[what] = len([line for line in listing.splitlines() if not line.endswith(".lock")])
+        names = cluster.on_node(0, "ls", "-A", directory).split()
+        found[what] = len([name for name in names if any(uid in name for uid in uids)])
     return found
 
 
-def nothing_left(cluster: Nodes, index: int = 0) -> dict[str, int] | None:
-    """`traces`, once they are all zero."""
-    found = traces(cluster, index)
-    return None if any(found.values()) else found
+def delete(cluster: Nodes, namespace: str, timeout: float = 60.0) -> dict[str, int]:
+    """Deletes a namespace and waits until nothing is left of its claims; TimeoutError says what is."""
+    uids = claim_uids(cluster, namespace)
+    cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=90s")
+    deadline = time.monotonic() + timeout
+    while any((found := traces(cluster, namespace, uids)).values()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"{timeout:.0f} s after namespace {namespace} was deleted there is left: {found}"
+            )
+        time.sleep(0.3)
+    return found

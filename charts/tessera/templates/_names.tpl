@@ -17,9 +17,13 @@ app.kubernetes.io/name: tessera-{{ index . 1 }}
 app.kubernetes.io/instance: {{ $root.Release.Name }}
 {{- end }}
 
-{{- /* CEL: `names` holds a resource of ours, or one that looks like ours (misspelt: answered, not ignored) */}}
+{{- /* CEL: `names` holds a resource of ours, or one that looks like ours (misspelt: answered, not ignored).
+       Every name may be a list, "nvidia.com/gpu,nvidia.com/vgpu": the first is preferred, the rest are aliases. */}}
 {{- define "tessera.asksForGPU" -}}
 {{- $names := .Values.resourceNames -}}
-{{- $all := list $names.count $names.memory $names.memoryPercentage $names.cores $names.priority -}}
-exists(k, k in {{ $all | toJson | replace "\"" "'" }} || k.startsWith('{{ splitList "/" $names.count | first }}/gpu'))
+{{- $all := list -}}
+{{- range list $names.count $names.memory $names.memoryPercentage $names.cores $names.priority -}}
+{{- range splitList "," . -}}{{- $all = append $all (trim .) -}}{{- end -}}
+{{- end -}}
+exists(k, k in {{ $all | uniq | toJson | replace "\"" "'" }} || k.startsWith('{{ first $all | splitList "/" | first }}/gpu'))
 {{- end }}

@@ -1,0 +1,35 @@
+"""/metrics, /healthz and /readyz, on a plain port that the API server does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from claim_mutator.metrics import Metrics
+from claim_mutator.server import TEXT, Receive, Scope, Send, respond
+
+
+class Endpoints:
+    """`missing` says what this replica lacks to answer reviews; nothing, if it is ready."""
+
+    def __init__(self, metrics: Metrics, missing: Callable[[], Sequence[str]]) -> None:
+        self._metrics = metrics
+        self._missing = missing
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["method"] not in ("GET", "HEAD"):
+            await respond(send, 405, b"GET only\n", TEXT)
+        elif scope["path"] == "/metrics":
+            await respond(send, 200, generate_latest(self._metrics.registry), CONTENT_TYPE_LATEST)
+        elif scope["path"] == "/healthz":
+            # Alive is: the loop turns. A task that dies ends the process, so there is nothing else to ask.
+            await respond(send, 200, b"ok\n", TEXT)
+        elif scope["path"] == "/readyz":
+            missing = self._missing()
+            text = "".join(f"{reason}\n" for reason in missing) or "ok\n"
+            await respond(send, 503 if missing else 200, text.encode(), TEXT)
+        else:
+            await respond(send, 404, b"/metrics, /healthz and /readyz are here\n", TEXT)

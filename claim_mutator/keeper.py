@@ -1,0 +1,107 @@
+"""Removes templates of ours that nobody uses. Safe with any number of replicas, and killed anywhere.
+
+1. A template that no Pod of its namespace names is marked, in an annotation, with the time.
+2. A review that needs a marked template takes the mark away before it is answered (templates.py), and so does
+   the keeper where a Pod has appeared.
+3. A mark that has stayed for `keep` seconds: Pods are listed once more, and the template is deleted under the
+   resource version that it was looked at with. Whoever took the mark away in between wins.
+
+`keep` is far longer than a watch takes to show the mark to all replicas, so a Pod that was admitted by
+somebody who had not seen it yet is listed in step 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from claim_mutator.templates import UNUSED_SINCE, marked, unmark
+from kube import paths
+from kube.client import Client
+from kube.errors import ApiError, Conflict, NotFound
+
+_log = logging.getLogger(__name__)
+_PAGE = "500"
+
+
+class TemplateKeeper:
+    """`known` is the reflector's view of our templates, by namespace/name."""
+
+    def __init__(
+        self,
+        client: Client,
+        known: Mapping[str, Mapping[str, Any]],
+        *,
+        period: float,
+        keep: float,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._client = client
+        self._known = known
+        self._period = period
+        self._keep = dt.timedelta(seconds=keep)
+        self._now = now
+
+    async def run(self) -> NoReturn:
+        """A turn each `period` seconds, until cancelled."""
+        while True:
+            await asyncio.sleep(self._period)
+            try:
+                await self.turn()
+            except ApiError as error:
+                _log.warning("unused templates: %s", error)
+
+    async def turn(self) -> None:
+        """Looks at every template once. Raises ApiError; what has been done until then stays done."""
+        by_namespace: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for template in self._known.values():
+            by_namespace[template["metadata"]["namespace"]].append(template)
+        for namespace, templates in by_namespace.items():
+            used = await self._used(namespace)
+            for template in templates:
+                try:
+                    await self._judge(namespace, template, template["metadata"]["name"] in used)
+                except (Conflict, NotFound):
+                    continue  # somebody else changed it: next turn
+
+    async def _judge(self, namespace: str, template: Mapping[str, Any], used: bool) -> None:
+        metadata = template["metadata"]
+        path = paths.resource_claim_template(namespace, metadata["name"])
+        if used:
+            if marked(template):
+                await unmark(self._client, path)
+            return
+        if not marked(template):
+            mark = {UNUSED_SINCE: self._now().isoformat(timespec="seconds")}
+            version = metadata["resourceVersion"]
+            await self._client.patch(path, {"metadata": {"resourceVersion": version, "annotations": mark}})
+        elif self._now() - _since(template, self._now()) >= self._keep:
+            await self._client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+            _log.info("removed template %s/%s: no Pod uses it", namespace, metadata["name"])
+
+    async def _used(self, namespace: str) -> set[str]:
+        """Names of the templates that Pods of the namespace refer to."""
+        found: set[str] = set()
+        token = ""
+        while True:
+            page = {"limit": _PAGE} | ({"continue": token} if token else {})
+            answer = await self._client.get(paths.pods(namespace), params=page)
+            for pod in answer.get("items") or ():
+                for claim in pod.get("spec", {}).get("resourceClaims") or ():
+                    found.add(claim.get("resourceClaimTemplateName") or "")
+            token = (answer.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return found
+
+
+def _since(template: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+    """A mark that somebody made unreadable starts anew with every turn: such a template stays."""
+    try:
+        since = dt.datetime.fromisoformat(template["metadata"]["annotations"][UNUSED_SINCE])
+    except ValueError:
+        return now
+    return since if since.tzinfo else now

@@ -1,0 +1,304 @@
+"""The real process over TLS, against a fake API server."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import io
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from cryptography import x509
+
+from claim_mutator import certificates
+from claim_mutator.credentials import serving_names
+from tests.integration.api_server import ApiServer
+from tests.integration.claim_mutator.process import (
+    NAMESPACE,
+    SECRETS,
+    TEMPLATES,
+    WEBHOOK,
+    Caller,
+    Mutator,
+    mutator,
+    prepare,
+)
+from tests.unit.claim_mutator.pods import container, manifest
+
+POD = manifest(container(gpu="1", gpumem="3000", gpucores="30"))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        prepare(server)
+        yield server
+
+
+@pytest.fixture
+async def running(api: ApiServer, tmp_path: Path) -> AsyncIterator[Mutator]:
+    async with mutator(api, tmp_path) as process:
+        await process.ready()
+        yield process
+
+
+@pytest.fixture
+async def caller(running: Mutator) -> AsyncIterator[Caller]:
+    async with Caller(running) as found:
+        yield found
+
+
+def creations(api: ApiServer) -> int:
+    return sum(
+        seen.method == "POST" and seen.path.endswith("resourceclaimtemplates") for seen in api.requests
+    )
+
+
+async def test_review_in_patch_out(api: ApiServer, running: Mutator, caller: Caller) -> None:
+    response = await caller.review(POD)
+    assert response["allowed"]
+    after = jsonpatch.apply_patch(POD, response["patch"])
+    (template,) = api.all(TEMPLATES)
+    assert after["spec"]["resourceClaims"] == [
+        {"name": "tessera", "resourceClaimTemplateName": template["metadata"]["name"]}
+    ]
+    assert template["metadata"]["namespace"] == "n"
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["capacity"] == {"requests": {"memory": "3000Mi", "cores": "30"}}
+    assert await running.metric('tessera_mutator_admissions_total{result="converted"}') == 1
+    assert await running.metric("tessera_mutator_templates_created_total") == 1
+    duration = "tessera_mutator_admission_duration_seconds_count"
+    assert await running.metric(f'{duration}{{result="converted"}}') == 1
+
+
+async def test_percentage_uses_the_clusters_cards(api: ApiServer, caller: Caller) -> None:
+    await caller.review(manifest(container(gpu="1", gpumem_percentage="50")))
+    (template,) = api.all(TEMPLATES)
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert [each["name"] for each in request["firstAvailable"]] == ["s24", "s80"]
+
+
+async def test_known_template_costs_no_call(api: ApiServer, caller: Caller) -> None:
+    await caller.review(POD)
+    api.requests.clear()
+    for _ in range(20):
+        assert (await caller.review(POD))["allowed"]
+    periodic = ("/secrets/", "/mutatingwebhookconfigurations/")
+    assert [seen for seen in api.requests if not any(part in seen.path for part in periodic)] == []
+
+
+async def test_fifty_at_once_make_one_template(api: ApiServer, caller: Caller) -> None:
+    responses = await asyncio.gather(*(caller.review(POD) for _ in range(50)))
+    assert all(response["allowed"] for response in responses)
+    assert creations(api) == 1
+    assert len(api.all(TEMPLATES)) == 1
+
+
+async def test_template_of_another_replica_is_found(api: ApiServer, running: Mutator, caller: Caller) -> None:
+    await caller.review(POD, namespace="first")
+    (template,) = api.all(TEMPLATES)
+    copy = {**template, "metadata": {"name": template["metadata"]["name"], "namespace": "second"}}
+    api.put(TEMPLATES, copy)  # without our label, so not in the cache: the creation meets it
+    assert (await caller.review(POD, namespace="second"))["allowed"]
+    assert await running.metric("tessera_mutator_templates_created_total") == 1
+
+
+async def test_deleted_template_is_made_again(api: ApiServer, tmp_path: Path) -> None:
+    async with mutator(api, tmp_path) as first, Caller(first) as caller:
+        await first.ready()
+        await caller.review(POD)
+        await first.stop()
+    async with mutator(api, tmp_path) as second, Caller(second) as caller:
+        await second.ready()
+        (template,) = api.all(TEMPLATES)
+        api.drop(TEMPLATES, template["metadata"]["name"], "n")
+        await asyncio.sleep(0.3)
+        assert (await caller.review(POD))["allowed"]
+        assert len(api.all(TEMPLATES)) == 1
+
+
+async def test_dry_run_leaves_nothing(api: ApiServer, caller: Caller) -> None:
+    response = await caller.review(POD, dry_run=True)
+    assert response["patch"]
+    assert creations(api) == 0
+    await caller.review(POD)
+    assert creations(api) == 1
+
+
+async def test_refused_leaves_nothing(api: ApiServer, running: Mutator, caller: Caller) -> None:
+    response = await caller.review(manifest(container("a", gpu="1"), container("b", gpu="1", gpumem="8Gi")))
+    assert not response["allowed"]
+    assert response["status"]["code"] == 400
+    assert response["status"]["message"] == (
+        "Pod n/p: container 'b', limits: nvidia.com/gpumem: 8Gi has a binary suffix, but this field counts"
+        " MiB: write 8192"
+    )
+    assert creations(api) == 0
+    assert await running.metric('tessera_mutator_admissions_total{result="refused"}') == 1
+
+
+async def test_without_gpu_nothing_happens(api: ApiServer, running: Mutator, caller: Caller) -> None:
+    assert await caller.review(manifest(container(cpu="1"))) == {"uid": "u-1", "allowed": True}
+    assert creations(api) == 0
+    assert await running.metric('tessera_mutator_admissions_total{result="untouched"}') == 1
+
+
+async def test_warnings_are_passed_on(caller: Caller) -> None:
+    document = manifest(container(gpu="1"), annotations={"hami.io/gpu-scheduler-policy": "spread"})
+    (warning,) = (await caller.review(document))["warnings"]
+    assert "hami.io/gpu-scheduler-policy" in warning
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code"), [(503, "ServiceUnavailable", 503), (403, "Forbidden", 403)]
+)
+async def test_template_that_cannot_be_made(
+    api: ApiServer, caller: Caller, status: int, reason: str, code: int
+) -> None:
+    api.refuse(status, when=lambda seen: seen.method == "POST", reason=reason)
+    response = await caller.review(POD)
+    assert not response["allowed"]
+    assert response["status"]["code"] == code
+    assert "the ResourceClaimTemplate can't be created" in response["status"]["message"]
+    assert (await caller.review(POD))["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "status"),
+    [
+        pytest.param(b"{}", {"path": "/elsewhere"}, 404, id="another path"),
+        pytest.param(b"{}", {"headers": {"Content-Type": "text/plain"}}, 415, id="not JSON by its type"),
+        pytest.param(b"", {}, 400, id="empty"),
+        pytest.param(b"{", {}, 400, id="cut"),
+        pytest.param(b'{"request":{"uid":5}}', {}, 400, id="wrong type"),
+        pytest.param(b"\xff" * 100, {}, 400, id="not UTF-8"),
+        pytest.param(b" " * (9 << 20), {}, 413, id="too large"),
+    ],
+)
+async def test_bad_requests(caller: Caller, body: bytes, changes: dict[str, Any], status: int) -> None:
+    assert (await caller.post(io.BytesIO(body), **changes))[0] == status
+    assert (await caller.review(POD))["allowed"]
+
+
+@pytest.mark.usefixtures("running")
+async def test_ca_is_published_where_our_service_is_called(api: ApiServer) -> None:
+    (configuration,) = api.all(WEBHOOK)
+    foreign, ours = (webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"])
+    assert foreign == "Zm9yZWlnbg=="
+    configuration["webhooks"][1]["clientConfig"]["caBundle"] = ""
+    api.put(WEBHOOK, configuration)
+    await asyncio.sleep(0.6)
+    (configuration,) = api.all(WEBHOOK)
+    assert configuration["webhooks"][1]["clientConfig"]["caBundle"] == ours
+
+
+async def test_not_ready_without_a_webhook_configuration(api: ApiServer, tmp_path: Path) -> None:
+    (configuration,) = api.all(WEBHOOK)
+    api.drop(WEBHOOK, "tessera-mutator")
+    async with mutator(api, tmp_path) as process:
+        await process.until(lambda: bool(process.webhook))
+        assert await process.get("/readyz") == (503, "no webhook of tessera-mutator trusts our CA yet\n")
+        assert (await process.get("/healthz"))[0] == 200
+        del configuration["metadata"]["resourceVersion"]
+        api.put(WEBHOOK, configuration)
+        await process.ready()
+
+
+def _serial(running: Mutator, trust: ssl.SSLContext) -> int:
+    host, _, port = running.webhook.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), 5) as plain,
+        trust.wrap_socket(plain, server_hostname=f"tessera-mutator.{NAMESPACE}.svc") as secure,
+    ):
+        raw = secure.getpeercert(binary_form=True)
+    assert raw is not None
+    return x509.load_der_x509_certificate(raw).serial_number
+
+
+@pytest.mark.parametrize("what", ["serving certificate", "CA"])
+async def test_rotation_without_a_dropped_review(
+    api: ApiServer, running: Mutator, caller: Caller, what: str
+) -> None:
+    before = _serial(running, caller.trust())
+    stop = asyncio.Event()
+
+    async def call() -> int:
+        """A new connection each time, as hard as it gets; with what is trusted at that moment."""
+        count = 0
+        while not stop.is_set():
+            async with Caller(running) as fresh:
+                assert (await fresh.review(POD))["allowed"]
+            count += 1
+        return count
+
+    calls = [asyncio.create_task(call()) for _ in range(4)]
+    (secret,) = api.all(SECRETS)
+    held = certificates.from_data(secret["data"])
+    assert held is not None
+    past = dt.datetime.now(dt.UTC) - dt.timedelta(days=80)
+    if what == "CA":
+        past = dt.datetime.now(dt.UTC) - dt.timedelta(days=1500)
+        held = None
+    due = certificates.renewed(held, serving_names("tessera-mutator", NAMESPACE), past)
+    if what == "serving certificate":
+        names = serving_names("other", NAMESPACE)  # due: it is for other names
+        due = certificates.renewed(held, names, dt.datetime.now(dt.UTC))
+    api.put(SECRETS, {**secret, "data": due.to_data()})
+    await running.until(lambda: _serial(running, caller.trust()) != before)
+    await asyncio.sleep(0.3)
+    stop.set()
+    counts = await asyncio.gather(*calls)
+    assert min(counts) > 0
+    (secret,) = api.all(SECRETS)
+    now = certificates.from_data(secret["data"])
+    assert now is not None
+    assert (
+        certificates.renewed(now, serving_names("tessera-mutator", NAMESPACE), dt.datetime.now(dt.UTC)) == now
+    )
+
+
+async def test_two_replicas_have_one_certificate(api: ApiServer, tmp_path: Path) -> None:
+    async with mutator(api, tmp_path) as one, mutator(api, tmp_path) as other:
+        await asyncio.gather(one.ready(), other.ready())
+        await asyncio.sleep(0.5)
+        trust = Caller(one).trust()
+        serials = [_serial(each, trust) for each in (one, other)]
+        assert serials[0] == serials[1]
+    assert len(api.all(SECRETS)) == 1
+
+
+async def test_sigterm_drains(running: Mutator, caller: Caller) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.1)
+    status, text = await running.get("/readyz")
+    assert (status, text) == (503, "this replica is leaving\n")
+    assert (await caller.review(POD))["allowed"]
+    assert await running.stop() == 0
+    assert "done" in running.log[-1]
+
+
+async def test_sigterm_before_it_is_ready(api: ApiServer, tmp_path: Path) -> None:
+    api.refuse(503, times=10_000)
+    async with mutator(api, tmp_path) as process:
+        await process.until(lambda: bool(process.endpoints))
+        assert (await process.get("/readyz"))[0] == 503
+        assert await process.stop() == 0
+
+
+async def test_server_that_is_too_old(api: ApiServer, tmp_path: Path) -> None:
+    api.server_version = {"major": "1", "minor": "34+"}
+    async with mutator(api, tmp_path) as process:
+        assert await asyncio.wait_for(process.process.wait(), 10) == 1
+    assert "Kubernetes 1.34 can't share devices reliably: upgrade to 1.35" in process.log[-1]
+
+
+async def test_bad_settings_are_all_named(api: ApiServer, tmp_path: Path) -> None:
+    async with mutator(api, tmp_path, "--default-count", "0", "--log-level", "loud") as process:
+        assert await asyncio.wait_for(process.process.wait(), 10) == 2
+    assert ["--default-count" in process.log[0], "--log-level" in process.log[1]] == [True, True]
