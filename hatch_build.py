@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def generate_protos(root: Path = ROOT) -> None:
-    """protos/<package>/<package>.proto → modules beside it. Upstream calls every file api.proto, which clashes."""
+    """protos/<package>/<package>.proto → modules beside it. Upstream names all files api.proto: they clash."""
     import grpc_tools
     from grpc_tools import protoc
 
@@ -31,34 +31,29 @@ def generate_protos(root: Path = ROOT) -> None:
 
 
 def generate_binding(root: Path = ROOT) -> None:
-    """interposer/include/tessera_abi.h → interposer/_abi.py (out-of-line: no parser at run time)."""
+    """interposer/include/*.h → interposer/_abi.py (out-of-line: no parser at run time)."""
     import cffi
 
-    header = (root / "interposer" / "include" / "tessera_abi.h").read_text()
-    marked = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", header, re.DOTALL)
-    if marked is None:
-        raise RuntimeError("tessera_abi.h has lost its cffi marks")
-    functions = (root / "interposer" / "include" / "tessera_access.h").read_text()
-    exported = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", functions, re.DOTALL)
-    if exported is None:
-        raise RuntimeError("tessera_access.h has lost its cffi marks")
-    # cffi knows integer macros, but not arithmetic between them in array sizes.
     builder = cffi.FFI()
     builder.set_source("interposer._abi", None)
-    builder.cdef(marked.group(1) + exported.group(1))
+    for name in ("tessera_abi.h", "tessera_access.h"):
+        header = (root / "interposer" / "include" / name).read_text()
+        marked = re.search(r"/\* cffi: begin \*/(.*)/\* cffi: end \*/", header, re.DOTALL)
+        if marked is None:
+            raise RuntimeError(f"{name} has lost its cffi marks")
+        builder.cdef(marked.group(1))
     builder.emit_python_code(str(root / "interposer" / "_abi.py"))
 
 
 def build_interposer(root: Path = ROOT) -> None:
-    subprocess.run(
-        ["make", "--no-print-directory", "-C", str(root / "interposer"), f"PYTHON={sys.executable}"], check=True
-    )
+    command = ["make", "--no-print-directory", "-C", str(root / "interposer"), f"PYTHON={sys.executable}"]
+    subprocess.run(command, check=True)
 
 
 class GeneratedSources(BuildHookInterface[Any]):
     """hatchling's build hook: a wheel for this platform that holds everything generated."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's
         if self.target_name == "sdist":
             return
         root = Path(self.root)
