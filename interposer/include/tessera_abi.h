@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the node agent and the library in the container owe each other: two files per grant, both mapped shared.
+ * What the node agent and the library in the container owe each other: two files per grant, both mapped.
  *
- *   limits  written by the agent (root, 0444), read by the library. Seqlock: `sequence` is odd while it changes.
- *   usage   header written once by the agent, the rest by the library's processes (0666). One slot per process;
- *           a process owns slot i while it holds the POSIX record lock on byte i of the file (fcntl F_SETLK), so
- *           the kernel ends the ownership with the process, in every PID namespace, and F_GETLK names the owner's
- *           pid in the asker's own namespace.
+ *   limits  written by the agent (root, 0444), read by the library. Seqlock: `sequence` is odd while it
+ *           changes.
+ *   usage   header written once by the agent, the rest by the library's processes (0666). One slot per
+ *           process; a process owns slot i while it holds the POSIX record lock on byte i of the file (fcntl
+ *           F_SETLK), so the kernel ends the ownership with the process, in every PID namespace, and F_GETLK
+ *           names the owner's pid in the asker's own namespace.
  *
- * Fixed width, little endian, no implicit padding (asserted below); cffi reads the part between the cffi marks.
- * A reader refuses another magic or a larger version; a larger `size` than its own is a newer minor layout whose
- * tail it ignores. Times are nanoseconds of CLOCK_MONOTONIC, one clock for the whole node.
+ * Fixed width, little endian, no implicit padding (asserted below); cffi reads what is between its marks.
+ * A reader refuses another magic or a larger version; a larger `size` than its own is a newer minor layout
+ * whose tail it ignores. Times are nanoseconds of CLOCK_MONOTONIC, one clock for the whole node.
  */
 #ifndef TESSERA_ABI_H
 #define TESSERA_ABI_H
@@ -68,17 +69,18 @@ struct tessera_limits {
 
 struct tessera_process {
   uint32_t state;
-  uint32_t pid;             /* in the process's own PID namespace; for people, never for liveness */
-  uint64_t start_ns;        /* when the slot was taken */
-  uint64_t memory_bytes;    /* held on the card: allocations */
-  uint64_t context_bytes;   /* held on the card: contexts */
-  uint64_t module_bytes;    /* held on the card: modules */
-  uint64_t launches;        /* kernels launched */
-  uint64_t busy_ns;         /* device time charged */
-  uint64_t waited_ns;       /* time held back by the compute limit */
-  uint64_t last_launch_ns;  /* when it last launched */
-  uint64_t refused;         /* allocations refused by the memory limit */
-  uint64_t reserved[6];
+  uint32_t pid;            /* in the process's own PID namespace; for people, never for liveness */
+  uint64_t start_ns;       /* when the slot was taken */
+  uint64_t memory_bytes;   /* held on the card: allocations */
+  uint64_t context_bytes;  /* held on the card: contexts */
+  uint64_t module_bytes;   /* held on the card: modules */
+  uint64_t launches;       /* kernels launched */
+  uint64_t busy_ns;        /* device time charged */
+  uint64_t waited_ns;      /* time held back by the compute limit */
+  uint64_t last_launch_ns; /* when it last launched */
+  uint64_t refused;        /* allocations refused by the memory limit */
+  uint64_t timed;          /* launches being timed right now */
+  uint64_t reserved[5];
 };
 
 struct tessera_usage {
@@ -86,16 +88,22 @@ struct tessera_usage {
   uint32_t version;
   uint32_t size;  /* bytes of this struct, as the writer knew it */
   uint32_t slots; /* TESSERA_SLOTS */
-  uint32_t lock;  /* 0, or 1 + the slot whose process changes the totals; its end frees the lock */
-  uint32_t waiters;
-  uint64_t memory_bytes;      /* sum over the used slots of memory, context and module bytes; kept under the lock */
+  /* Memory. `lock` is 0, or in its low half 1 + the slot whose process changes the totals, in its high half a
+     tag of that process. Its end frees it: who waits takes it over and adds up the living slots. */
+  uint32_t lock;
+  uint32_t waiters;           /* who sleeps on `lock`; a hint, the dead count until the next sweep */
+  uint64_t memory_bytes;      /* sum over the used slots of memory, context and module bytes */
   uint64_t peak_memory_bytes; /* high-water mark of memory_bytes */
   uint64_t swept_ns;          /* when dead processes' slots were last looked for */
-  int64_t time_balance_ns;    /* device time that may still be used; negative: debt */
-  uint64_t time_refilled_ns;  /* when the balance was last refilled */
-  uint32_t time_lock;         /* as `lock`, for the two fields above */
+  uint32_t slots_high;        /* slots from this one on were never used */
   uint32_t reserved_word;
-  uint64_t reserved[23];
+  uint64_t reserved_line;
+  /* Compute, on a cache line of its own; without a lock, so nobody's end leaves anything half done. Device
+     time that was taken is repaid, at time_rate percent of real time, at time_ready_ns: launches wait. */
+  uint64_t time_ready_ns;
+  uint32_t time_rate;
+  uint32_t timings; /* launches timed so far, by all processes; wraps around */
+  uint64_t reserved[22];
   struct tessera_process process[TESSERA_SLOTS];
 };
 /* cffi: end */

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grants.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "blocks.h"
+#include "hooks.h"
+#include "limits.h"
+#include "log.h"
+#include "samples.h"
+
+#define DEVICES 128
+
+static struct grant grants[GRANTS];
+static struct card cards[GRANTS];
+static uint32_t grant_count, card_count;
+static _Atomic int grants_state;
+static struct lock loading;
+
+static struct card *device_card[DEVICES];
+static int device_count;
+static atomic_bool devices_mapped;
+static struct lock mapping;
+
+/* The last context that each thread worked in; contexts_epoch tells when to forget it. */
+static _Atomic uint32_t contexts_epoch = 1;
+static __thread struct {
+  CUcontext context;
+  struct card *card;
+  uint32_t epoch;
+} thread_context;
+
+/* --- the directory ------------------------------------------------------------------------------------ */
+
+/* "GPU-" or "MIG-" and 32 hexadecimal digits with dashes between. */
+static bool parse_uuid(const char *text, unsigned char uuid[16], bool *instance) {
+  unsigned int digits = 0;
+  *instance = strncmp(text, "MIG-", 4) == 0;
+  if (!*instance && strncmp(text, "GPU-", 4) != 0) return false;
+  memset(uuid, 0, 16);
+  for (const char *at = text + 4; *at != '\0'; at++) {
+    unsigned int value;
+    if (*at == '-') continue;
+    if (*at >= '0' && *at <= '9')
+      value = (unsigned int)(*at - '0');
+    else if (*at >= 'a' && *at <= 'f')
+      value = (unsigned int)(*at - 'a') + 10;
+    else if (*at >= 'A' && *at <= 'F')
+      value = (unsigned int)(*at - 'A') + 10;
+    else
+      return false;
+    if (digits == 32) return false;
+    uuid[digits / 2] = (unsigned char)((unsigned int)uuid[digits / 2] << 4 | value);
+    digits++;
+  }
+  return digits == 32;
+}
+
+static const char *map_limits(const char *path, const struct tessera_limits **limits) {
+  struct stat status;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return strerror(errno);
+  const char *problem = NULL;
+  void *mapped = MAP_FAILED;
+  if (fstat(file, &status) != 0 || (uint64_t)status.st_size < sizeof **limits) problem = "too short";
+  if (problem == NULL) {
+    mapped = mmap(NULL, sizeof **limits, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) problem = strerror(errno);
+  }
+  close(file);
+  if (problem == NULL && !limits_valid(mapped, (uint64_t)status.st_size)) {
+    munmap(mapped, sizeof **limits);
+    problem = "not a limits file that this library understands";
+  }
+  if (problem == NULL) *limits = mapped;
+  return problem;
+}
+
+static bool load_grant(const char *name) {
+  char path[REGION_PATH];
+  struct grant *grant = &grants[grant_count];
+  if (grant_count == GRANTS) {
+    log_error("more than %d grants in " TESSERA_GRANTS_DIRECTORY, GRANTS);
+    return false;
+  }
+  if (snprintf(path, sizeof path, TESSERA_GRANTS_DIRECTORY "/%s/limits", name) >= (int)sizeof path)
+    return false;
+  const char *problem = map_limits(path, &grant->limits);
+  if (problem == NULL) {
+    char uuid[TESSERA_UUID_SIZE + 1] = {0};
+    memcpy(uuid, grant->limits->uuid, TESSERA_UUID_SIZE);
+    if (!parse_uuid(uuid, grant->uuid, &grant->instance)) problem = "its uuid is not one";
+  }
+  if (problem == NULL) {
+    snprintf(path, sizeof path, TESSERA_GRANTS_DIRECTORY "/%s/usage", name);
+    int error = region_open(&grant->region, path);
+    if (error != 0)
+      problem = error == EINVAL ? "not a usage file that this library understands" : strerror(error);
+  }
+  if (problem != NULL) {
+    log_error("%s: %s", path, problem);
+    return false;
+  }
+  grant_count++;
+  return true;
+}
+
+static void add_to_card(struct grant *grant) {
+  struct card *card = NULL;
+  for (uint32_t i = 0; i < card_count && card == NULL; i++)
+    if (memcmp(cards[i].grants[0]->uuid, grant->uuid, sizeof grant->uuid) == 0) card = &cards[i];
+  if (card == NULL) card = &cards[card_count++];
+  if (card->count < GRANTS_PER_CARD) card->grants[card->count++] = grant;
+}
+
+/* What pthread_atfork is made of; from libc itself, so that no libpthread is needed with an older libc. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+
+static void after_fork(void) {
+  for (uint32_t i = 0; i < grant_count; i++) region_after_fork(&grants[i].region);
+  loading.word = 0;
+  mapping.word = 0;
+  blocks_reset();
+  samples_reset();
+}
+
+static enum grants_state load_directory(void) {
+  DIR *directory = opendir(TESSERA_GRANTS_DIRECTORY);
+  if (directory == NULL) {
+    if (errno == ENOENT || errno == ENOTDIR) return GRANTS_NONE;
+    log_error(TESSERA_GRANTS_DIRECTORY ": %s", strerror(errno));
+    return GRANTS_BROKEN;
+  }
+  bool valid = true;
+  for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory))
+    if (entry->d_name[0] != '.' && !load_grant(entry->d_name)) valid = false;
+  closedir(directory);
+  if (!valid) return GRANTS_BROKEN;
+  if (grant_count == 0) return GRANTS_NONE;
+  for (uint32_t i = 0; i < grant_count; i++) add_to_card(&grants[i]);
+  __register_atfork(NULL, NULL, after_fork, NULL);
+  return GRANTS_READY;
+}
+
+enum grants_state grants_load(void) {
+  int state = atomic_load_explicit(&grants_state, memory_order_acquire);
+  if (state != GRANTS_UNKNOWN) return (enum grants_state)state;
+  lock_take(&loading);
+  state = atomic_load_explicit(&grants_state, memory_order_relaxed);
+  if (state == GRANTS_UNKNOWN) {
+    state = (int)load_directory();
+    atomic_store_explicit(&grants_state, state, memory_order_release);
+  }
+  lock_leave(&loading);
+  return (enum grants_state)state;
+}
+
+/* --- devices ------------------------------------------------------------------------------------------ */
+
+static struct card *card_with(const unsigned char uuid[16], bool instance) {
+  for (uint32_t i = 0; i < card_count; i++)
+    if (cards[i].grants[0]->instance == instance && memcmp(cards[i].grants[0]->uuid, uuid, 16) == 0)
+      return &cards[i];
+  return NULL;
+}
+
+/* cuDeviceGetUuid names the physical card, its _v2 a MIG instance where the device is one. */
+static struct card *identify(CUdevice device) {
+  CUuuid uuid;
+  struct card *card = NULL;
+  if (driver_has(CALL_cuDeviceGetUuid_v2) && DRIVER(cuDeviceGetUuid_v2)(&uuid, device) == CUDA_SUCCESS)
+    card = card_with(uuid.bytes, true);
+  if (card == NULL && DRIVER(cuDeviceGetUuid)(&uuid, device) == CUDA_SUCCESS)
+    card = card_with(uuid.bytes, false);
+  return card;
+}
+
+void grants_map_devices(void) {
+  int count = 0;
+  if (grants_load() != GRANTS_READY || atomic_load_explicit(&devices_mapped, memory_order_acquire)) return;
+  if (DRIVER(cuDeviceGetCount)(&count) != CUDA_SUCCESS) return;
+  lock_take(&mapping);
+  if (!atomic_load_explicit(&devices_mapped, memory_order_relaxed)) {
+    device_count = count < DEVICES ? count : DEVICES;
+    for (int device = 0; device < device_count; device++) device_card[device] = identify(device);
+    atomic_store_explicit(&devices_mapped, true, memory_order_release);
+  }
+  lock_leave(&mapping);
+}
+
+static bool mapped(void) {
+  if (!atomic_load_explicit(&devices_mapped, memory_order_acquire)) grants_map_devices();
+  return atomic_load_explicit(&devices_mapped, memory_order_acquire);
+}
+
+struct card *card_of_device(CUdevice device) {
+  if (grants_load() != GRANTS_READY || !mapped() || device < 0 || device >= device_count) return NULL;
+  return device_card[device];
+}
+
+struct card *card_of_uuid(const char *text) {
+  unsigned char uuid[16];
+  bool instance;
+  if (grants_load() != GRANTS_READY || !parse_uuid(text, uuid, &instance)) return NULL;
+  return card_with(uuid, instance);
+}
+
+struct card *card_current(CUcontext *context) {
+  if (grants_load() != GRANTS_READY) return NULL;
+  CUcontext current = NULL;
+  if (!mapped() || DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current == NULL) return NULL;
+  *context = current;
+  uint32_t epoch = atomic_load_explicit(&contexts_epoch, memory_order_acquire);
+  if (thread_context.context != current || thread_context.epoch != epoch) {
+    CUdevice device;
+    if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return NULL;
+    thread_context.context = current;
+    thread_context.epoch = epoch;
+    thread_context.card = card_of_device(device);
+  }
+  return thread_context.card;
+}
+
+struct card *card_of_thread(void) {
+  CUcontext context;
+  if (grants_load() != GRANTS_READY || !mapped()) return NULL;
+  return device_count == 1 ? device_card[0] : card_current(&context);
+}
+
+void grants_forget_contexts(void) { atomic_fetch_add_explicit(&contexts_epoch, 1, memory_order_acq_rel); }
+
+struct grant *grant_at(uint32_t number) { return &grants[number]; }
+
+uint32_t grant_number(const struct grant *grant) { return (uint32_t)(grant - grants); }
+
+/* --- sums --------------------------------------------------------------------------------------------- */
+
+uint64_t card_limit(const struct card *card) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < card->count; i++) sum += load_relaxed(&card->grants[i]->limits->memory_bytes);
+  return sum;
+}
+
+uint64_t card_used(struct card *card) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < card->count; i++) sum += region_used(&card->grants[i]->region);
+  return sum;
+}

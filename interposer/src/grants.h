@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The grants of this container and the cards they are for. A card is known by its UUID, never by an index, so
+ * CUDA_VISIBLE_DEVICES and the order of devices change nothing. A device without a grant is passed through */
+#ifndef TESSERA_GRANTS_H
+#define TESSERA_GRANTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_types.h"
+#include "region.h"
+#include "tessera_abi.h"
+
+#ifndef TESSERA_GRANTS_DIRECTORY
+#define TESSERA_GRANTS_DIRECTORY "/run/tessera/grants"
+#endif
+
+#define GRANTS 64         /* of one container */
+#define GRANTS_PER_CARD 8 /* several claims of one container may be on one card: they add up */
+
+struct grant {
+  const struct tessera_limits *limits; /* mapped read-only */
+  struct region region;
+  _Atomic uint32_t timings; /* this process's part of the region's */
+  unsigned char uuid[16];
+  bool instance; /* of a MIG instance */
+};
+
+struct card {
+  unsigned int count;
+  struct grant *grants[GRANTS_PER_CARD];
+};
+
+enum grants_state {
+  GRANTS_UNKNOWN,
+  GRANTS_NONE,  /* no directory, or an empty one: nothing is limited */
+  GRANTS_READY, /* every entry is valid */
+  GRANTS_BROKEN /* an entry can't be honoured: CUDA must not start */
+};
+
+/* Reads the directory on the first call. */
+enum grants_state grants_load(void);
+
+/* Finds out which CUDA device is which card. Does nothing until the driver is initialised. */
+void grants_map_devices(void);
+
+/* NULL: not limited. */
+struct card *card_of_device(CUdevice device);
+struct card *card_of_uuid(const char *text);
+
+/* The card of the calling thread's context, and that context. NULL: not limited, or no context. */
+struct card *card_current(CUcontext *context);
+
+/* The same where the context itself does not matter; costs nothing on a machine with one device. */
+struct card *card_of_thread(void);
+
+/* A context has ended: its handle may come back for another card. */
+void grants_forget_contexts(void);
+
+/* By number, as blocks know it. */
+struct grant *grant_at(uint32_t number);
+uint32_t grant_number(const struct grant *grant);
+
+/* Over all grants of the card, in bytes. */
+uint64_t card_limit(const struct card *card);
+uint64_t card_used(struct card *card);
+
+#endif

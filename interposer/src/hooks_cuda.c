@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Start, look-up, contexts, and the views of a card's memory. The driver is always asked first: its errors
+ * and its way with NULL pointers are the answer, only the figures of a success are the share's. */
+#include "grants.h"
+#include "hooks.h"
+#include "log.h"
+#include "memory.h"
+#include "samples.h"
+
+#define DEVICES 128
+
+/* A grant that can't be read must not mean that there is no limit. */
+CUresult cuInit(unsigned int flags) {
+  if (grants_load() == GRANTS_BROKEN) {
+    log_error("CUDA is not started: the grants in " TESSERA_GRANTS_DIRECTORY " can't be honoured");
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  CUresult result = REAL(cuInit)(flags);
+  if (result == CUDA_SUCCESS) grants_map_devices();
+  return result;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
+  CUresult result = REAL(cuGetProcAddress)(name, function, version, flags);
+  if (result == CUDA_SUCCESS && name != NULL && *function != NULL)
+    *function = hook_for_answer(name, *function, flags);
+  return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *found) {
+  CUresult result = REAL(cuGetProcAddress_v2)(name, function, version, flags, found);
+  if (result == CUDA_SUCCESS && name != NULL && *function != NULL)
+    *function = hook_for_answer(name, *function, flags);
+  return result;
+}
+
+/* --- views -------------------------------------------------------------------------------------------- */
+
+/* What is left of the share, but no more than the card has. */
+static uint64_t available_of(struct card *card, uint64_t limit, uint64_t card_available) {
+  uint64_t used = card_used(card), left = used < limit ? limit - used : 0;
+  return left < card_available ? left : card_available;
+}
+
+static unsigned int narrowed(uint64_t bytes) { return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX; }
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+  CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, device);
+  const struct card *card = result == CUDA_SUCCESS && bytes != NULL ? card_of_device(device) : NULL;
+  if (card != NULL) *bytes = card_limit(card);
+  return result;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
+  CUresult result = REAL(cuDeviceTotalMem)(bytes, device);
+  const struct card *card = result == CUDA_SUCCESS && bytes != NULL ? card_of_device(device) : NULL;
+  if (card != NULL) *bytes = narrowed(card_limit(card));
+  return result;
+}
+
+/* The card for a view by a process with a context: which has a slot, so that the sum costs no system call. */
+static struct card *card_for_view(CUresult result) {
+  CUcontext context;
+  struct card *card = result == CUDA_SUCCESS ? card_current(&context) : NULL;
+  for (uint32_t i = 0; card != NULL && i < card->count; i++) region_register(&card->grants[i]->region);
+  return card;
+}
+
+CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
+  CUresult result = REAL(cuMemGetInfo_v2)(available, total);
+  struct card *card = card_for_view(result);
+  if (card == NULL) return result;
+  uint64_t limit = card_limit(card);
+  if (available != NULL) *available = available_of(card, limit, *available);
+  if (total != NULL) *total = limit;
+  return result;
+}
+
+CUresult cuMemGetInfo(unsigned int *available, unsigned int *total) {
+  CUresult result = REAL(cuMemGetInfo)(available, total);
+  struct card *card = card_for_view(result);
+  if (card == NULL) return result;
+  uint64_t limit = card_limit(card);
+  /* The 32-bit figure of a larger card says nothing about what is free there. */
+  if (available != NULL) *available = narrowed(available_of(card, limit, UINT64_MAX));
+  if (total != NULL) *total = narrowed(limit);
+  return result;
+}
+
+/* --- contexts ----------------------------------------------------------------------------------------- */
+
+/* The end of a context frees all its blocks without another call. Primary contexts go by their device. */
+static _Atomic(CUcontext) primary[DEVICES];
+
+static CUcontext primary_of(CUdevice device) {
+  return device >= 0 && device < DEVICES ? atomic_load_explicit(&primary[device], memory_order_relaxed)
+                                         : NULL;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  CUresult result = REAL(cuDevicePrimaryCtxRetain)(context, device);
+  if (result == CUDA_SUCCESS && context != NULL && device >= 0 && device < DEVICES)
+    atomic_store_explicit(&primary[device], *context, memory_order_relaxed);
+  return result;
+}
+
+static CUresult primary_ended(CUdevice device, CUresult result) {
+  unsigned int flags;
+  int active = 1;
+  CUcontext context = primary_of(device);
+  if (result != CUDA_SUCCESS || context == NULL) return result;
+  if (DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS || active) return result;
+  memory_context_ended(context);
+  return result;
+}
+
+#define PRIMARY_END(symbol)                             \
+  CUresult symbol(CUdevice device) {                    \
+    CUcontext context = primary_of(device);             \
+    if (context != NULL) samples_context_ends(context); \
+    return primary_ended(device, REAL(symbol)(device)); \
+  }
+PRIMARY_END(cuDevicePrimaryCtxRelease)
+PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
+
+/* A reset leaves the context retained, but empty. */
+#define PRIMARY_RESET(symbol)                                                     \
+  CUresult symbol(CUdevice device) {                                              \
+    CUcontext context = primary_of(device);                                       \
+    if (context != NULL) samples_context_ends(context);                           \
+    CUresult result = REAL(symbol)(device);                                       \
+    if (result == CUDA_SUCCESS && context != NULL) memory_context_ended(context); \
+    return result;                                                                \
+  }
+PRIMARY_RESET(cuDevicePrimaryCtxReset)
+PRIMARY_RESET(cuDevicePrimaryCtxReset_v2)
+
+#define CONTEXT_END(symbol)                                    \
+  CUresult symbol(CUcontext context) {                         \
+    samples_context_ends(context);                             \
+    CUresult result = REAL(symbol)(context);                   \
+    if (result == CUDA_SUCCESS) memory_context_ended(context); \
+    return result;                                             \
+  }
+CONTEXT_END(cuCtxDestroy)
+CONTEXT_END(cuCtxDestroy_v2)

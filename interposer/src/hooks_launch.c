@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches, in every spelling; a graph is one piece of work. The begin of a stream capture is only noticed,
+ * so that programs which never capture pay nothing for it. */
+#include "hooks.h"
+#include "samples.h"
+#include "throttle.h"
+
+static uint64_t product(uint64_t x, uint64_t y, uint64_t z) {
+  uint64_t blocks;
+  if (__builtin_mul_overflow(x, y, &blocks) || __builtin_mul_overflow(blocks, z, &blocks)) return UINT64_MAX;
+  return blocks;
+}
+
+#define LAUNCH(symbol, parameters, function, blocks, stream, per_thread, arguments)              \
+  CUresult symbol parameters {                                                                   \
+    if (inside_driver) return REAL(symbol) arguments;                                            \
+    struct launch launch = throttle_begin((const void *)(function), blocks, stream, per_thread); \
+    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                             \
+  }
+
+#define GRID unsigned int grid_x, unsigned int grid_y, unsigned int grid_z
+#define BLOCK unsigned int block_x, unsigned int block_y, unsigned int block_z
+#define GRID_LAUNCH(symbol, per_thread)                                                                    \
+  LAUNCH(symbol,                                                                                           \
+         (CUfunction function, GRID, BLOCK, unsigned int shared_bytes, CUstream stream, void **parameters, \
+          void **extra),                                                                                   \
+         function, product(grid_x, grid_y, grid_z), stream, per_thread,                                    \
+         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters,   \
+          extra))
+GRID_LAUNCH(cuLaunchKernel, false)
+GRID_LAUNCH(cuLaunchKernel_ptsz, true)
+
+#define COOPERATIVE_LAUNCH(symbol, per_thread)                                                              \
+  LAUNCH(symbol,                                                                                            \
+         (CUfunction function, GRID, BLOCK, unsigned int shared_bytes, CUstream stream, void **parameters), \
+         function, product(grid_x, grid_y, grid_z), stream, per_thread,                                     \
+         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters))
+COOPERATIVE_LAUNCH(cuLaunchCooperativeKernel, false)
+COOPERATIVE_LAUNCH(cuLaunchCooperativeKernel_ptsz, true)
+
+static const struct cuda_launch_config no_config;
+#define CONFIG (config != NULL ? config : &no_config)
+#define CONFIG_LAUNCH(symbol, per_thread)                                                                 \
+  LAUNCH(symbol,                                                                                          \
+         (const struct cuda_launch_config *config, CUfunction function, void **parameters, void **extra), \
+         function, product(CONFIG->grid_x, CONFIG->grid_y, CONFIG->grid_z), CONFIG->stream, per_thread,   \
+         (config, function, parameters, extra))
+CONFIG_LAUNCH(cuLaunchKernelEx, false)
+CONFIG_LAUNCH(cuLaunchKernelEx_ptsz, true)
+
+LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), graph, 0, stream, false, (graph, stream))
+LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), graph, 0, stream, true, (graph, stream))
+
+/* One function on several cards at once: charged to the calling thread's card, timed on the first stream. */
+static const struct cuda_launch_params no_launch;
+#define FIRST (launches != NULL && count != 0 ? launches : &no_launch)
+LAUNCH(cuLaunchCooperativeKernelMultiDevice,
+       (struct cuda_launch_params * launches, unsigned int count, unsigned int flags), FIRST->function,
+       product(FIRST->grid_x, FIRST->grid_y, FIRST->grid_z), FIRST->stream, false, (launches, count, flags))
+
+/* CUDA 2's launches, in the default stream unless they name one. */
+LAUNCH(cuLaunch, (CUfunction function), function, 1, NULL, false, (function))
+LAUNCH(cuLaunchGrid, (CUfunction function, int grid_x, int grid_y), function,
+       product((unsigned int)grid_x, (unsigned int)grid_y, 1), NULL, false, (function, grid_x, grid_y))
+LAUNCH(cuLaunchGridAsync, (CUfunction function, int grid_x, int grid_y, CUstream stream), function,
+       product((unsigned int)grid_x, (unsigned int)grid_y, 1), stream, false,
+       (function, grid_x, grid_y, stream))
+
+#define CAPTURE(symbol, parameters, arguments) \
+  CUresult symbol parameters {                 \
+    samples_capture_begun();                   \
+    return REAL(symbol) arguments;             \
+  }
+CAPTURE(cuStreamBeginCapture, (CUstream stream), (stream))
+CAPTURE(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
+CAPTURE(cuStreamBeginCapture_v2, (CUstream stream, int mode), (stream, mode))
+CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream stream, int mode), (stream, mode))
+CAPTURE(cuStreamBeginCaptureToGraph,
+        (CUstream stream, CUgraph graph, const void *nodes, const void *edges, size_t count, int mode),
+        (stream, graph, nodes, edges, count, mode))
+CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
+        (CUstream stream, CUgraph graph, const void *nodes, const void *edges, size_t count, int mode),
+        (stream, graph, nodes, edges, count, mode))

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Allocation and release. A request that the driver would refuse by its arguments (no place for the address,
+ * zero bytes) goes to it uncharged, so that the answer is its own. */
+#include "hooks.h"
+#include "memory.h"
+
+#define ALLOCATION(symbol, parameters, address, bytes, arguments, give_back)             \
+  CUresult symbol parameters {                                                           \
+    struct charge charge;                                                                \
+    if (inside_driver || address == NULL || (bytes) == 0) return REAL(symbol) arguments; \
+    if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                 \
+    if (result != CUDA_SUCCESS) {                                                        \
+      memory_cancel(&charge);                                                            \
+      return result;                                                                     \
+    }                                                                                    \
+    if (memory_commit(&charge, *address)) return CUDA_SUCCESS;                           \
+    IN_DRIVER(give_back);                                                                \
+    *address = 0;                                                                        \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                     \
+  }
+
+ALLOCATION(cuMemAlloc, (CUdeviceptr_v1 * address, unsigned int bytes), address, bytes, (address, bytes),
+           REAL(cuMemFree)(*address))
+ALLOCATION(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), address, bytes, (address, bytes),
+           REAL(cuMemFree_v2)(*address))
+ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int flags), address, bytes,
+           (address, bytes, flags), REAL(cuMemFree_v2)(*address))
+ALLOCATION(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream), address, bytes,
+           (address, bytes, stream), REAL(cuMemFreeAsync)(*address, stream))
+ALLOCATION(cuMemAllocAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUstream stream), address, bytes,
+           (address, bytes, stream), REAL(cuMemFreeAsync_ptsz)(*address, stream))
+ALLOCATION(cuMemAllocFromPoolAsync, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
+           address, bytes, (address, bytes, pool, stream), REAL(cuMemFreeAsync)(*address, stream))
+ALLOCATION(cuMemAllocFromPoolAsync_ptsz,
+           (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream), address, bytes,
+           (address, bytes, pool, stream), REAL(cuMemFreeAsync_ptsz)(*address, stream))
+
+/* The driver chooses the pitch. Reserved is what every card so far takes, a multiple of 512; if it was
+   another, the charge follows before the block is handed out. */
+#define PITCHED(symbol, free_symbol, pointer, number)                                                   \
+  CUresult symbol(pointer *address, number *pitch, number width, number height, unsigned int element) { \
+    struct charge charge;                                                                               \
+    uint64_t guess, bytes;                                                                              \
+    if (inside_driver || address == NULL || pitch == NULL || width == 0 || height == 0)                 \
+      return REAL(symbol)(address, pitch, width, height, element);                                      \
+    if (__builtin_add_overflow((uint64_t)width, GRANULE - 1, &guess) ||                                 \
+        __builtin_mul_overflow(guess / GRANULE * GRANULE, (uint64_t)height, &guess))                    \
+      return CUDA_ERROR_OUT_OF_MEMORY;                                                                  \
+    if (!memory_reserve(&charge, guess)) return CUDA_ERROR_OUT_OF_MEMORY;                               \
+    CUresult result = IN_DRIVER(REAL(symbol)(address, pitch, width, height, element));                  \
+    if (result != CUDA_SUCCESS) {                                                                       \
+      memory_cancel(&charge);                                                                           \
+      return result;                                                                                    \
+    }                                                                                                   \
+    bool fits = !__builtin_mul_overflow((uint64_t)*pitch, (uint64_t)height, &bytes) &&                  \
+                memory_adjust(&charge, bytes);                                                          \
+    if (fits && memory_commit(&charge, *address)) return CUDA_SUCCESS;                                  \
+    IN_DRIVER(REAL(free_symbol)(*address));                                                             \
+    *address = 0;                                                                                       \
+    memory_cancel(&charge);                                                                             \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                                    \
+  }
+
+PITCHED(cuMemAllocPitch, cuMemFree, CUdeviceptr_v1, unsigned int)
+PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
+
+/* Whichever call frees it; an address that isn't known here is the driver's to judge. */
+#define RELEASE(symbol, parameters, address, arguments)                                \
+  CUresult symbol parameters {                                                         \
+    struct block block;                                                                \
+    if (inside_driver || !memory_take(address, &block)) return REAL(symbol) arguments; \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                               \
+    if (result == CUDA_SUCCESS)                                                        \
+      memory_freed(&block);                                                            \
+    else                                                                               \
+      memory_put_back(&block);                                                         \
+    return result;                                                                     \
+  }
+
+RELEASE(cuMemFree, (CUdeviceptr_v1 address), address, (address))
+RELEASE(cuMemFree_v2, (CUdeviceptr address), address, (address))
+RELEASE(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), address, (address, stream))
+RELEASE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), address, (address, stream))

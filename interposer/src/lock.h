@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A small lock between the threads of one process: one word, no libpthread (which would come into every
+ * preloaded program with an older libc), reset by overwriting with zero after fork. */
+#ifndef TESSERA_LOCK_H
+#define TESSERA_LOCK_H
+
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* 0 free, 1 taken, 2 taken and somebody sleeps. */
+struct lock {
+  _Atomic uint32_t word;
+};
+
+/* Relative time-out; NULL waits for ever. Spurious returns are allowed. */
+static inline void futex_wait(const void *word, uint32_t expected, const struct timespec *timeout,
+                              int private) {
+  syscall(SYS_futex, word, FUTEX_WAIT | private, expected, timeout, NULL, 0);
+}
+
+static inline void futex_wake(const void *word, int count, int private) {
+  syscall(SYS_futex, word, FUTEX_WAKE | private, count, NULL, NULL, 0);
+}
+
+static inline void lock_take(struct lock *lock) {
+  uint32_t seen = 0;
+  if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
+                                              memory_order_relaxed))
+    return;
+  if (seen != 2) seen = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire);
+  while (seen != 0) {
+    futex_wait(&lock->word, 2, NULL, FUTEX_PRIVATE_FLAG);
+    seen = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire);
+  }
+}
+
+/* 1: taken; 0: somebody else has it. */
+static inline int lock_try(struct lock *lock) {
+  uint32_t seen = 0;
+  return atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+
+static inline void lock_leave(struct lock *lock) {
+  if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+    futex_wake(&lock->word, 1, FUTEX_PRIVATE_FLAG);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pace.h"
+
+#include "atomics.h"
+
+/* The longest debt that is believed: an hour of waiting. More can only be a broken figure. */
+#define MOST_NS (3600ull * 1000000000ull)
+
+static uint64_t scaled(uint64_t nanoseconds, uint64_t numerator, uint64_t denominator) {
+  if (nanoseconds > MOST_NS) nanoseconds = MOST_NS;
+  return nanoseconds * numerator / denominator;
+}
+
+static uint64_t floor_of(uint64_t ready, uint64_t now) {
+  uint64_t oldest = now > PACE_BURST_NS ? now - PACE_BURST_NS : 0;
+  return ready > oldest ? ready : oldest;
+}
+
+/* The rate has changed: what is still owed takes another time to repay. Whoever swaps the rate in does it;
+   should he die between the two steps, one debt is repaid at the old rate. */
+static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now) {
+  uint32_t before = load_acquire(&usage->time_rate);
+  if (before == rate || !swap_if(&usage->time_rate, &before, rate) || before == 0) return;
+  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+  do {
+    if (ready <= now) return;
+    next = now + scaled(ready - now, before, rate);
+  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+}
+
+uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost) {
+  follow_rate(usage, rate, now);
+  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+  do {
+    uint64_t believed = ready > now + MOST_NS ? now : ready; /* from another boot, or scribbled over */
+    if (believed > now) return believed;
+    next = floor_of(believed, now) + scaled(cost, 100, rate);
+  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+  return 0;
+}
+
+void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {
+  uint64_t size = scaled(difference < 0 ? (uint64_t)-difference : (uint64_t)difference, 100, rate);
+  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+  do {
+    uint64_t from = floor_of(ready, now);
+    next = difference >= 0 ? from + size : (from > size ? from - size : 0);
+  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One budget of device time per grant, in the shared region: pure arithmetic on the clock that the caller
+ * brings.
+ *
+ * time_ready_ns is the moment at which all device time taken so far is repaid, at time_rate percent of real
+ * time. A launch may go when that moment has come, and moves it on by cost × 100 / rate. It lags behind now
+ * by at most PACE_BURST_NS: an idle grant saves up no more. Debt is therefore repaid exactly, by waiting,
+ * however long one kernel was; nobody holds a lock, and whoever dies leaves one whole word. */
+#ifndef TESSERA_PACE_H
+#define TESSERA_PACE_H
+
+#include <stdint.h>
+
+#include "tessera_abi.h"
+
+#define PACE_BURST_NS 50000000u
+
+/* 0: go, the cost (ns of device time) is taken. Else: the time at which to ask again; nothing is taken. */
+uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost);
+
+/* The true cost was that much more (or less) than what was taken. */
+void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "clock.h"
+#include "log.h"
+#include "usage.h"
+
+#define SWEEP_NS 5000000u /* views look for the dead at most this often */
+#define WAIT_NS 1000000   /* a waiter looks whether the lock's owner lives this often */
+#define SPINS 64
+#define HIGH_DESCRIPTOR 200 /* out of the way of programs that count on small numbers */
+
+#if defined(__x86_64__)
+#define pause_processor() __builtin_ia32_pause()
+#else
+#define pause_processor() __asm__ __volatile__("yield")
+#endif
+
+static inline uint32_t slot_of(uint32_t owner) { return (owner & 0xFFFFu) - 1; }
+
+/* --- the file and its record locks -------------------------------------------------------------------- */
+
+static int open_high(const char *path) {
+  int low = open(path, O_RDWR | O_CLOEXEC);
+  if (low < 0) return -1;
+  /* Nothing is locked yet, so closing the first descriptor loses nothing. */
+  int high = fcntl(low, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+  if (high < 0) return low;
+  close(low);
+  return high;
+}
+
+int region_open(struct region *region, const char *path) {
+  struct stat status;
+  if (strlen(path) >= sizeof region->path) return ENAMETOOLONG;
+  int file = open_high(path);
+  if (file < 0) return errno;
+  int error = fstat(file, &status) != 0 ? errno : 0;
+  void *mapped = MAP_FAILED;
+  if (error == 0 && (uint64_t)status.st_size < sizeof(struct tessera_usage)) error = EINVAL;
+  if (error == 0) {
+    mapped = mmap(NULL, sizeof(struct tessera_usage), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) error = errno;
+  }
+  if (error == 0 && !usage_valid(mapped, (uint64_t)status.st_size)) {
+    munmap(mapped, sizeof(struct tessera_usage));
+    error = EINVAL;
+  }
+  if (error != 0) {
+    close(file);
+    return error;
+  }
+  memcpy(region->path, path, strlen(path) + 1);
+  region->usage = mapped;
+  region->device = status.st_dev;
+  region->inode = status.st_ino;
+  region->file = file;
+  return 0;
+}
+
+/* The descriptor, if it still is ours. The program may have closed it, and with it all our record locks, or
+   have something else under its number; then it is opened again, and the slot locked again (should it be
+   somebody else's by now, start_ns tells, and the process registers anew). */
+static int region_file(struct region *region) {
+  struct stat status;
+  struct flock lock;
+  if (region->file >= 0 && fstat(region->file, &status) == 0 && status.st_dev == region->device &&
+      status.st_ino == region->inode)
+    return region->file;
+  region->file = open_high(region->path);
+  if (region->file >= 0 && region->owner != 0)
+    record_lock(region->file, F_SETLK, slot_of(region->owner), &lock);
+  return region->file;
+}
+
+/* --- the lock over the totals ------------------------------------------------------------------------- */
+
+/* Frees the slots of the dead and adds up the totals. With the lock, by the owner of slot `mine`. */
+static void sweep_locked(struct region *region, uint32_t mine) {
+  struct tessera_usage *usage = region->usage;
+  uint32_t high = usage_slots_high(usage);
+  int file = region_file(region), pid;
+  uint64_t total = 0;
+  bool found = false;
+  for (uint32_t i = 0; i < high; i++) {
+    struct tessera_process *slot = &usage->process[i];
+    if (load_acquire(&slot->state) != TESSERA_SLOT_USED) continue;
+    if (i != mine && !slot_alive(file, i, &pid)) {
+      memset(slot, 0, sizeof *slot); /* state becomes FREE; nobody owns what is cleared */
+      found = true;
+      continue;
+    }
+    total += slot_bytes(slot);
+  }
+  if (found)
+    store_relaxed(&usage->waiters, 0u); /* the dead among them; the living wake up by their time-out */
+  store_relaxed(&usage->memory_bytes, total);
+  store_relaxed(&usage->swept_ns, clock_coarse());
+}
+
+static void region_lock_contended(struct region *region, uint32_t mine) {
+  static const struct timespec timeout = {0, WAIT_NS};
+  struct tessera_usage *usage = region->usage;
+  int pid;
+  for (;;) {
+    uint32_t seen = 0;
+    for (int i = 0; i < SPINS; i++) {
+      seen = 0;
+      if (load_relaxed(&usage->lock) == 0 && swap_if(&usage->lock, &seen, mine)) return;
+      pause_processor();
+    }
+    seen = load_acquire(&usage->lock);
+    if (seen == 0) continue;
+    add_relaxed(&usage->waiters, 1u);
+    futex_wait(&usage->lock, seen, &timeout, 0);
+    if (load_relaxed(&usage->waiters) != 0) sub_relaxed(&usage->waiters, 1u);
+    uint32_t now = load_acquire(&usage->lock);
+    if (now != seen || now == mine || slot_alive(region_file(region), slot_of(now), &pid)) continue;
+    if (swap_if(&usage->lock, &now, mine)) {
+      sweep_locked(region, slot_of(mine));
+      return;
+    }
+  }
+}
+
+static inline void region_lock(struct region *region, uint32_t mine) {
+  uint32_t seen = 0;
+  if (!swap_if(&region->usage->lock, &seen, mine)) region_lock_contended(region, mine);
+}
+
+static inline void region_unlock(struct region *region) {
+  struct tessera_usage *usage = region->usage;
+  __atomic_exchange_n(&usage->lock, 0u, __ATOMIC_SEQ_CST);
+  if (load_relaxed(&usage->waiters) != 0) futex_wake(&usage->lock, 1, 0);
+}
+
+/* --- the slot ----------------------------------------------------------------------------------------- */
+
+/* Locks a slot's byte that nobody else has; -1: all 4096 are taken. */
+static int claim_slot(int file) {
+  struct flock lock;
+  for (uint32_t slot = 0; slot < TESSERA_SLOTS; slot++) {
+    if (record_lock(file, F_SETLK, slot, &lock) == 0) return (int)slot;
+    if (errno != EAGAIN && errno != EACCES && errno != EINTR) return -1;
+  }
+  return -1;
+}
+
+/* The lock word for a slot. If its former owner died with the lock, the tag is another, so that this process
+   is not taken for the holder, not by itself either; the lock is then taken over like any other dead's. */
+static uint32_t owner_word(const struct tessera_usage *usage, uint32_t slot, uint64_t start_ns) {
+  uint32_t tag = (uint32_t)(start_ns >> 10) & 0xFFFFu, held = load_acquire(&usage->lock);
+  if ((held & 0xFFFFu) == slot + 1 && held >> 16 == tag) tag ^= 1u;
+  return tag << 16 | (slot + 1);
+}
+
+/* The lock, for a process that has just claimed a slot. A holder with this slot's number is dead, since the
+   slot's byte is ours; unless he is a thread of our own, from before this process lost the slot. */
+static void lock_new_slot(struct region *region, uint32_t owner) {
+  uint32_t held = load_acquire(&region->usage->lock);
+  uint32_t former = atomic_load_explicit(&region->owner, memory_order_relaxed);
+  if (held != former && slot_of(held) == slot_of(owner) && swap_if(&region->usage->lock, &held, owner))
+    return;
+  region_lock(region, owner);
+}
+
+static bool take_slot(struct region *region) {
+  struct tessera_usage *usage = region->usage;
+  int file = region_file(region);
+  int claimed = file < 0 ? -1 : claim_slot(file);
+  if (claimed < 0) {
+    log_error("no slot in %s: too many processes, or no record locks here", region->path);
+    return false;
+  }
+  uint32_t slot = (uint32_t)claimed;
+  uint64_t start = clock_now();
+  uint32_t owner = owner_word(usage, slot, start);
+  lock_new_slot(region, owner);
+  if (usage_slots_high(usage) <= slot) store_release(&usage->slots_high, slot + 1);
+  struct tessera_process *process = &usage->process[slot];
+  memset(process, 0, sizeof *process);
+  store_relaxed(&process->pid, (uint32_t)getpid());
+  store_relaxed(&process->start_ns, start);
+  store_relaxed(&process->memory_bytes, atomic_load_explicit(&region->held, memory_order_relaxed));
+  store_release(&process->state, (uint32_t)TESSERA_SLOT_USED);
+  sweep_locked(region, slot);
+  /* Only now may other threads of this process use the slot. */
+  atomic_store_explicit(&region->start_ns, start, memory_order_relaxed);
+  atomic_store_explicit(&region->owner, owner, memory_order_release);
+  region_unlock(region);
+  return true;
+}
+
+static bool owns_slot(const struct region *region) {
+  uint32_t owner = atomic_load_explicit(&region->owner, memory_order_acquire);
+  if (owner == 0) return false;
+  const struct tessera_process *slot = &region->usage->process[slot_of(owner)];
+  return load_relaxed(&slot->start_ns) == atomic_load_explicit(&region->start_ns, memory_order_relaxed);
+}
+
+bool region_register(struct region *region) {
+  if (owns_slot(region)) return true;
+  lock_take(&region->registering);
+  bool registered = owns_slot(region) || take_slot(region);
+  lock_leave(&region->registering);
+  return registered;
+}
+
+struct tessera_process *region_slot(struct region *region) {
+  return owns_slot(region) || region_register(region)
+             ? &region->usage->process[slot_of(atomic_load_explicit(&region->owner, memory_order_relaxed))]
+             : NULL;
+}
+
+/* --- accounting --------------------------------------------------------------------------------------- */
+
+/* Takes the lock with a slot of our own; NULL: there is none. A slot that was swept away while we waited for
+   the lock is no longer ours to write to. */
+static struct tessera_process *lock_own_slot(struct region *region) {
+  for (;;) {
+    if (!region_register(region)) return NULL;
+    uint32_t owner = atomic_load_explicit(&region->owner, memory_order_acquire);
+    region_lock(region, owner);
+    if (owns_slot(region)) return &region->usage->process[slot_of(owner)];
+    region_unlock(region);
+  }
+}
+
+bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit) {
+  struct tessera_usage *usage = region->usage;
+  struct tessera_process *slot = lock_own_slot(region);
+  if (slot == NULL) return false;
+  uint64_t used = load_relaxed(&usage->memory_bytes);
+  bool fits = bytes <= limit && used <= limit - bytes;
+  if (!fits && bytes <= limit) {
+    sweep_locked(region, (uint32_t)(slot - usage->process));
+    used = load_relaxed(&usage->memory_bytes);
+    fits = used <= limit - bytes;
+  }
+  if (fits) {
+    store_relaxed(&slot->memory_bytes, load_relaxed(&slot->memory_bytes) + bytes);
+    store_relaxed(&usage->memory_bytes, used + bytes);
+    if (used + bytes > load_relaxed(&usage->peak_memory_bytes))
+      store_relaxed(&usage->peak_memory_bytes, used + bytes);
+    atomic_store_explicit(&region->held, atomic_load_explicit(&region->held, memory_order_relaxed) + bytes,
+                          memory_order_relaxed);
+  } else {
+    store_relaxed(&slot->refused, load_relaxed(&slot->refused) + 1);
+  }
+  region_unlock(region);
+  return fits;
+}
+
+void region_release(struct region *region, uint64_t bytes) {
+  struct tessera_usage *usage = region->usage;
+  struct tessera_process *slot = lock_own_slot(region);
+  if (slot == NULL) return;
+  uint64_t held = load_relaxed(&slot->memory_bytes), total = load_relaxed(&usage->memory_bytes);
+  if (bytes > held) bytes = held; /* only where the tenant has written to the file: never below zero */
+  store_relaxed(&slot->memory_bytes, held - bytes);
+  store_relaxed(&usage->memory_bytes, total > bytes ? total - bytes : 0);
+  uint64_t private = atomic_load_explicit(&region->held, memory_order_relaxed);
+  atomic_store_explicit(&region->held, private > bytes ? private - bytes : 0, memory_order_relaxed);
+  region_unlock(region);
+}
+
+/* Without a slot nobody may take the lock; the dead are then only left out of the sum. */
+static uint64_t sum_of_living(struct region *region) {
+  uint32_t high = usage_slots_high(region->usage);
+  int file = region_file(region), pid;
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < high; i++) {
+    const struct tessera_process *slot = &region->usage->process[i];
+    if (load_acquire(&slot->state) == TESSERA_SLOT_USED && slot_alive(file, i, &pid))
+      total += slot_bytes(slot);
+  }
+  return total;
+}
+
+uint64_t region_used(struct region *region) {
+  struct tessera_usage *usage = region->usage;
+  bool registered = owns_slot(region);
+  if (!registered) return sum_of_living(region);
+  uint64_t swept = load_relaxed(&usage->swept_ns);
+  uint64_t now = clock_coarse();
+  /* Alone in the first slot, there is nobody to die. */
+  bool alone = usage_slots_high(usage) <= 1;
+  if (!alone && (now > swept ? now - swept : swept - now) > SWEEP_NS &&
+      swap_if(&usage->swept_ns, &swept, now)) {
+    const struct tessera_process *slot = lock_own_slot(region);
+    if (slot != NULL) {
+      sweep_locked(region, (uint32_t)(slot - usage->process));
+      region_unlock(region);
+    }
+  }
+  return load_relaxed(&usage->memory_bytes);
+}
+
+uint32_t region_processes(struct region *region, struct region_process *processes, uint32_t capacity) {
+  struct tessera_usage *usage = region->usage;
+  uint32_t high = usage_slots_high(usage), count = 0,
+           mine = owns_slot(region) ? slot_of(region->owner) : TESSERA_SLOTS;
+  int file = region_file(region), pid;
+  for (uint32_t i = 0; i < high && count < capacity; i++) {
+    const struct tessera_process *slot = &usage->process[i];
+    if (load_acquire(&slot->state) != TESSERA_SLOT_USED) continue;
+    pid = (int)getpid();
+    if (i != mine && !slot_alive(file, i, &pid)) continue;
+    processes[count].pid = (unsigned int)pid;
+    processes[count].bytes = slot_bytes(slot);
+    count++;
+  }
+  return count;
+}
+
+void region_after_fork(struct region *region) {
+  /* The child's copy of the descriptor carries no lock; closing it takes none from the parent. */
+  if (region->file >= 0) close(region->file);
+  region->file = -1;
+  region->owner = 0;
+  region->start_ns = 0;
+  region->held = 0;
+  region->registering.word = 0;
+}

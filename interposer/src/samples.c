@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "samples.h"
+
+#include <string.h>
+
+#include "atomics.h"
+#include "clock.h"
+#include "hooks.h"
+#include "limits.h"
+#include "lock.h"
+#include "pace.h"
+#include "usage.h"
+
+#define SAMPLES 64
+#define SHARERS_SEEN 64
+#define LOOK_NS 100000u /* the least between two looks at a kernel that should have ended */
+
+enum stage { STAGE_IDLE, STAGE_OPEN, STAGE_PENDING };
+
+struct sample {
+  CUcontext context; /* of the events; NULL: none made yet */
+  CUevent start, end;
+  uint64_t begun_ns;
+  struct sample_of of;
+  _Atomic int stage;
+  uint32_t sharers; /* when it began */
+  uint32_t others;  /* launches that others had timed when it began */
+};
+
+static struct sample samples[SAMPLES];
+static struct lock samples_lock; /* over stages, contexts and events; never held over a record */
+static atomic_bool captures;
+static _Atomic uint32_t pending_samples;
+
+void samples_capture_begun(void) { atomic_store_explicit(&captures, true, memory_order_relaxed); }
+
+/* Event queries and creation would end a capture that another stream of this thread, or with the global mode
+   any thread, has begun; in relaxed mode they don't. */
+static int relax_captures(void) {
+  int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (!atomic_load_explicit(&captures, memory_order_relaxed) ||
+      !driver_has(CALL_cuThreadExchangeStreamCaptureMode))
+    return -1;
+  return DRIVER(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS ? mode : -1;
+}
+
+static void restore_captures(int mode) {
+  if (mode >= 0) DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
+bool stream_captures(CUstream stream, bool per_thread) {
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!atomic_load_explicit(&captures, memory_order_relaxed)) return false;
+  CUresult result = per_thread && driver_has(CALL_cuStreamIsCapturing_ptsz)
+                        ? DRIVER(cuStreamIsCapturing_ptsz)(stream, &status)
+                        : DRIVER(cuStreamIsCapturing)(stream, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void destroy_events(struct sample *sample) {
+  if (sample->context == NULL) return;
+  DRIVER(cuEventDestroy_v2)(sample->start);
+  DRIVER(cuEventDestroy_v2)(sample->end);
+  sample->context = NULL;
+}
+
+/* Events work in one context only. */
+static bool make_events(struct sample *sample, CUcontext context) {
+  if (sample->context == context) return true;
+  destroy_events(sample);
+  if (DRIVER(cuEventCreate)(&sample->start, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+  if (DRIVER(cuEventCreate)(&sample->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    DRIVER(cuEventDestroy_v2)(sample->start);
+    return false;
+  }
+  sample->context = context;
+  return true;
+}
+
+static struct sample *open_sample(CUcontext context) {
+  struct sample *best = NULL;
+  lock_take(&samples_lock);
+  for (int i = 0; i < SAMPLES; i++) {
+    if (atomic_load_explicit(&samples[i].stage, memory_order_relaxed) != STAGE_IDLE) continue;
+    if (best == NULL || (best->context != context && samples[i].context == NULL)) best = &samples[i];
+    if (samples[i].context != context) continue;
+    best = &samples[i];
+    break;
+  }
+  if (best != NULL && !make_events(best, context)) best = NULL;
+  if (best != NULL) atomic_store_explicit(&best->stage, STAGE_OPEN, memory_order_relaxed);
+  lock_leave(&samples_lock);
+  return best;
+}
+
+static CUresult record(CUevent event, const struct sample_of *of) {
+  return of->per_thread && driver_has(CALL_cuEventRecord_ptsz) ? DRIVER(cuEventRecord_ptsz)(event, of->stream)
+                                                               : DRIVER(cuEventRecord)(event, of->stream);
+}
+
+/* Processes of the grant that time a kernel at this moment; looks at no more than SHARERS_SEEN slots. */
+static uint32_t sharers_now(const struct tessera_usage *usage) {
+  uint32_t high = usage_slots_high(usage), sharers = 0;
+  for (uint32_t i = 0; i < high && i < SHARERS_SEEN; i++)
+    sharers += load_relaxed(&usage->process[i].timed) != 0;
+  return sharers != 0 ? sharers : 1;
+}
+
+/* Launches that the grant's other processes have timed so far. */
+static uint32_t timed_by_others(struct grant *grant) {
+  return load_relaxed(&grant->region.usage->timings) -
+         atomic_load_explicit(&grant->timings, memory_order_relaxed);
+}
+
+static void count_timed(struct grant *grant, uint64_t change) {
+  struct tessera_process *slot = region_slot(&grant->region);
+  if (slot != NULL) add_relaxed(&slot->timed, change);
+}
+
+int sample_begin(const struct sample_of *of) {
+  CUcontext context = NULL;
+  if (DRIVER(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context == NULL) return -1;
+  int mode = relax_captures();
+  struct sample *sample = open_sample(context);
+  restore_captures(mode);
+  if (sample == NULL) return -1;
+  sample->of = *of;
+  sample->begun_ns = clock_now();
+  if (record(sample->start, of) != CUDA_SUCCESS) {
+    atomic_store_explicit(&sample->stage, STAGE_IDLE, memory_order_release);
+    return -1;
+  }
+  atomic_fetch_add_explicit(&of->estimate->pending, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&pending_samples, 1, memory_order_relaxed);
+  count_timed(of->grant, 1);
+  add_relaxed(&of->grant->region.usage->timings, 1u);
+  atomic_fetch_add_explicit(&of->grant->timings, 1, memory_order_relaxed);
+  sample->others = timed_by_others(of->grant);
+  sample->sharers = sharers_now(of->grant->region.usage);
+  return (int)(sample - samples);
+}
+
+static void close_sample(struct sample *sample) {
+  atomic_fetch_sub_explicit(&sample->of.estimate->pending, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&pending_samples, 1, memory_order_relaxed);
+  count_timed(sample->of.grant, (uint64_t)-1);
+  atomic_store_explicit(&sample->stage, STAGE_IDLE, memory_order_release);
+}
+
+void sample_end(int number, CUresult launched) {
+  struct sample *sample = &samples[number];
+  if (launched == CUDA_SUCCESS && record(sample->end, &sample->of) == CUDA_SUCCESS)
+    atomic_store_explicit(&sample->stage, STAGE_PENDING, memory_order_release);
+  else
+    close_sample(sample);
+}
+
+static void settle(const struct sample *sample, uint64_t elapsed, uint64_t now) {
+  struct grant *grant = sample->of.grant;
+  uint64_t longest = now - sample->begun_ns;
+  uint32_t sharers = sharers_now(grant->region.usage), rate = limits_cores(grant->limits);
+  if (sharers < sample->sharers) sharers = sample->sharers;
+  if (sharers == 1 && timed_by_others(grant) != sample->others) sharers = 2; /* came and went meanwhile */
+  if (elapsed > longest) elapsed = longest;
+  int64_t more =
+      estimate_settle(sample->of.estimate, elapsed, sharers, sample->of.debited, sample->of.launches);
+  if (rate != 0) pace_correct(grant->region.usage, rate, now, more);
+  struct tessera_process *slot = region_slot(&grant->region);
+  if (slot != NULL) add_relaxed(&slot->busy_ns, (uint64_t)more);
+}
+
+/* Settles the sample if its kernel has ended; else returns when to look again. */
+static uint64_t look_at(struct sample *sample, uint64_t now) {
+  float milliseconds = 0;
+  uint64_t estimate = atomic_load_explicit(&sample->of.estimate->ns, memory_order_relaxed);
+  uint64_t ran = now - sample->begun_ns;
+  /* It can't have ended yet: spare the driver the question. */
+  if (ran < estimate) return sample->begun_ns + estimate;
+  CUresult result = DRIVER(cuEventQuery)(sample->end);
+  if (result == CUDA_ERROR_NOT_READY) return now + (ran / 8 > LOOK_NS ? ran / 8 : LOOK_NS);
+  if (result == CUDA_SUCCESS) result = DRIVER(cuEventElapsedTime)(&milliseconds, sample->start, sample->end);
+  if (result == CUDA_SUCCESS && milliseconds >= 0)
+    settle(sample, (uint64_t)((double)milliseconds * 1e6), now);
+  close_sample(sample);
+  return UINT64_MAX;
+}
+
+uint64_t samples_settle(void) {
+  uint64_t again = UINT64_MAX;
+  if (atomic_load_explicit(&pending_samples, memory_order_acquire) == 0 || !lock_try(&samples_lock))
+    return again;
+  uint64_t now = clock_now();
+  int mode = relax_captures();
+  for (int i = 0; i < SAMPLES; i++) {
+    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) != STAGE_PENDING) continue;
+    uint64_t next = look_at(&samples[i], now);
+    if (next < again) again = next;
+  }
+  restore_captures(mode);
+  lock_leave(&samples_lock);
+  return again;
+}
+
+void samples_context_ends(CUcontext context) {
+  lock_take(&samples_lock);
+  for (int i = 0; i < SAMPLES; i++) {
+    if (samples[i].context != context) continue;
+    destroy_events(&samples[i]);
+    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) == STAGE_PENDING)
+      close_sample(&samples[i]);
+  }
+  lock_leave(&samples_lock);
+}
+
+void samples_reset(void) {
+  memset(samples, 0, sizeof samples);
+  samples_lock.word = 0;
+  pending_samples = 0;
+  estimates_reset();
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sequence lock: a reader never takes two writes for one. */
+#include "limits.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "atomics.h"
+#include "check.h"
+
+#define WRITES 20000u
+
+static struct tessera_limits shared;
+static atomic_bool done;
+
+static struct tessera_limits value_of(uint32_t i) {
+  struct tessera_limits value;
+  memset(&value, 0, sizeof value);
+  value.memory_bytes = i + 1;
+  value.guaranteed_cores = i;
+  value.effective_cores = i;
+  value.cap_count = 1;
+  value.caps[0].memory_bytes = i + 1;
+  return value;
+}
+
+static void *write_all(void *argument) {
+  for (uint32_t i = 0; i < WRITES; i++) {
+    struct tessera_limits value = value_of(i);
+    limits_write(&shared, &value);
+  }
+  atomic_store(&done, true);
+  return argument;
+}
+
+static void test_readers_see_one_write(void) {
+  pthread_t writer;
+  uint32_t reads = 0;
+  CHECK(pthread_create(&writer, NULL, write_all, NULL) == 0);
+  do {
+    struct tessera_limits copy;
+    if (!limits_read(&shared, &copy)) continue;
+    CHECK_EQUAL(copy.caps[0].memory_bytes, copy.memory_bytes);
+    CHECK_EQUAL(copy.guaranteed_cores, copy.effective_cores);
+    reads++;
+  } while (!atomic_load(&done));
+  pthread_join(writer, NULL);
+  CHECK(reads > 0);
+  CHECK_EQUAL(shared.sequence, 2 * WRITES);
+}
+
+static void test_an_unfinished_write_is_noticed_and_repaired(void) {
+  struct tessera_limits copy, value = value_of(5);
+  shared.sequence |= 1;
+  CHECK(!limits_read(&shared, &copy));
+  limits_write(&shared, &value);
+  CHECK(limits_read(&shared, &copy));
+  CHECK_EQUAL(copy.memory_bytes, 6);
+}
+
+static void test_cores_by_policy(void) {
+  struct tessera_limits limits;
+  memset(&limits, 0, sizeof limits);
+  limits.guaranteed_cores = 30;
+  limits.effective_cores = 70;
+  limits.policy = TESSERA_POLICY_DEFAULT;
+  CHECK_EQUAL(limits_cores(&limits), 70);
+  limits.policy = TESSERA_POLICY_FORCE;
+  CHECK_EQUAL(limits_cores(&limits), 30);
+  limits.policy = TESSERA_POLICY_DISABLE;
+  CHECK_EQUAL(limits_cores(&limits), 0);
+}
+
+static void test_validity(void) {
+  struct tessera_limits limits = value_of(1);
+  limits.magic = TESSERA_LIMITS_MAGIC;
+  limits.version = TESSERA_ABI_VERSION;
+  limits.size = sizeof limits;
+  CHECK(limits_valid(&limits, sizeof limits));
+  CHECK(!limits_valid(&limits, sizeof limits - 1));
+  limits.version++;
+  CHECK(!limits_valid(&limits, sizeof limits));
+  limits.version--;
+  limits.size += 8; /* a newer minor layout */
+  CHECK(limits_valid(&limits, sizeof limits + 8));
+  limits.memory_bytes = 0; /* must never mean unlimited */
+  CHECK(!limits_valid(&limits, sizeof limits));
+}
+
+int main(void) {
+  test_readers_see_one_write();
+  test_an_unfinished_write_is_noticed_and_repaired();
+  test_cores_by_policy();
+  test_validity();
+  puts("limits: ok");
+}

@@ -1,0 +1,190 @@
+"""How programs come to the hooks, and what the library leaves alone."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interposer import abi
+from tests.integration.interposer.bench import FAKE, MI, ROOT, Bench
+
+LIMIT = 64 * MI
+TABLE = ROOT / "interposer" / "src" / "hooks_table.inc"
+LIBRARIES = sorted((ROOT / "interposer" / "build").glob("*/libtessera*.so"))
+
+
+def output(*words: str | Path) -> str:
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def test_exports_are_the_hooks_and_dlsym() -> None:
+    exported = {
+        line.split()[-1] for line in output("nm", "-D", "--defined-only", abi.library_path()).splitlines()
+    }
+    hooks = set(re.findall(r"^(?:CUDA|NVML)_HOOK\((\w+),", TABLE.read_text(), re.MULTILINE))
+    assert exported == hooks | {"dlsym"}
+
+
+def test_helper_exports_only_its_header() -> None:
+    listing = output("nm", "-D", "--defined-only", abi.access_library_path())
+    header = (ROOT / "interposer" / "include" / "tessera_access.h").read_text()
+    declared = set(re.findall(r"(\w+)\([^)]*\);", header))
+    assert {line.split()[-1] for line in listing.splitlines()} == declared
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_runs_with_glibc_2_17(library: Path) -> None:
+    """The newest symbol version that is asked for, read from the file itself (aarch64 too)."""
+    versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())
+    assert versions
+    assert max((int(major), int(minor)) for major, minor in versions if (major, minor) != (b"2", b"34")) <= (
+        2,
+        17,
+    )
+    needed = output("readelf", "-V", library)
+    assert "GLIBC_2.34" not in needed
+
+
+def test_both_machines_are_built() -> None:
+    assert {path.parent.name for path in LIBRARIES} == {"x86_64", "aarch64"}
+    assert platform.machine() in {path.parent.name for path in LIBRARIES}
+
+
+def test_nothing_runs_at_load() -> None:
+    dynamic = output("readelf", "-d", abi.library_path())
+    assert not re.search(r"\((INIT|FINI|INIT_ARRAY|FINI_ARRAY|PREINIT_ARRAY)\)", dynamic)
+    assert "libpthread" not in dynamic
+    assert "NOW" in dynamic
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls", "/"),
+        ("python3", "-c", "import ctypes, subprocess; subprocess.run(['true'], check=True); print(1)"),
+        ("sh", "-c", "umask; echo $PPID > /dev/null; true & wait"),
+    ],
+    ids=["ls", "python", "sh"],
+)
+def test_programs_without_cuda_notice_nothing(bench: Bench, words: tuple[str, ...]) -> None:
+    bench.grant(memory=LIMIT)
+    bare = subprocess.run(words, capture_output=True, text=True, check=True)
+    preloaded = bench.run(*words)
+    assert (preloaded.stdout, preloaded.stderr, preloaded.returncode) == (bare.stdout, bare.stderr, 0)
+    assert bench.usage().processes == ()
+
+
+LOOKUPS = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+find = libc.dlsym
+find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+default, following = None, ctypes.c_void_p(-1)
+# cuda-like names of others, and names of the driver before it is loaded
+for name in b"cuserid cublasCreate_v2 curl_easy_init cu nvml cuInit cuMemAlloc_v2".split():
+    assert name == b"cuserid" or not find(default, name), name
+assert find(default, b"cuserid") and find(default, b"malloc")
+maps = open("/proc/self/maps").read()
+assert "libcuda" not in maps and "libnvidia" not in maps
+cuda = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+handle = ctypes.c_void_p(cuda._handle)
+hook = find(handle, b"cuMemAlloc_v2")
+assert hook and hook == find(default, b"cuMemAlloc_v2") == find(following, b"cuMemAlloc_v2")
+assert all(find(following, b"cuMemAlloc_v2") == hook for _ in range(300))
+assert not find(handle, b"cuLaunchGridAsync_never")
+assert find(handle, b"cuDeviceGetName") # the driver's own
+"""
+
+
+def test_lookups(bench: Bench) -> None:
+    bench.grant(memory=LIMIT)
+    bench.python(LOOKUPS)
+
+
+VERSIONS = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def ask(name, version, flags=0):
+    found, status = ctypes.c_void_p(), ctypes.c_int()
+    flags = ctypes.c_uint64(flags)
+    code = cuda.cuGetProcAddress_v2(name, ctypes.byref(found), version, flags, ctypes.byref(status))
+    return code, found.value, status.value
+def symbol(name):
+    return ctypes.cast(getattr(cuda, name), ctypes.c_void_p).value
+assert ask(b"", 12000)[0] == 500
+assert ask(b"cuLaunchKernel", 4000)[1] == symbol("cuLaunchKernel")
+assert ask(b"cuLaunchKernel", 4000, 2)[1] == symbol("cuLaunchKernel") # the per-thread one is of 7000
+assert ask(b"cuLaunchKernel", 7000, 2)[1] == symbol("cuLaunchKernel_ptsz")
+assert ask(b"cuLaunchKernel", 12080, 0)[1] == symbol("cuLaunchKernel")
+assert ask(b"cuMemAllocAsync", 11020, 2)[1] == symbol("cuMemAllocAsync_ptsz")
+assert ask(b"cuMemAlloc", 3020)[1] == symbol("cuMemAlloc_v2")
+assert ask(b"cuMemAllocAsync", 11010)[0] == 500 # not there yet
+assert ask(b"cuGetProcAddress", 12000)[1] == symbol("cuGetProcAddress_v2")
+assert ask(b"cuGetProcAddress", 11030)[1] == symbol("cuGetProcAddress")
+assert ask(b"cuCtxGetDevice", 2000)[1] == symbol("cuCtxGetDevice") # not hooked: the driver's
+assert cuda.cuGetProcAddress_v2(None, ctypes.byref(ctypes.c_void_p()), 12000, ctypes.c_uint64(0), None) == 1
+"""
+
+
+def test_versions_and_flags_are_honoured(bench: Bench) -> None:
+    bench.grant(memory=LIMIT)
+    bench.python(VERSIONS)
+
+
+def test_dlsym_answers_callers_of_every_age(bench: Bench, roads: Path) -> None:
+    """Exported without a version, it stands for dlsym@GLIBC_2.2.5 and dlsym@GLIBC_2.34 alike."""
+    symbols = output("readelf", "--dyn-syms", "--wide", abi.library_path())
+    assert re.search(r" dlsym$", symbols, re.MULTILINE)
+    assert "dlsym@GLIBC_2.2.5" in output("readelf", "--dyn-syms", "--wide", roads)
+    bench.grant(memory=LIMIT)
+    assert bench.answer(roads, "dlsym", "edge", "plain")["held"] == LIMIT
+
+
+def test_without_grants_the_driver_is_as_it_is(bench: Bench, roads: Path) -> None:
+    for device in bench.answer(roads, "gpa2", "info"):
+        assert device["total"] in {24 << 30, 80 << 30}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda grant: (grant / "limits").unlink(), "limits: No such file or directory"),
+        (lambda grant: (grant / "usage").unlink(), "usage: No such file or directory"),
+        (lambda grant: (grant / "limits").write_bytes(b"short"), "limits: too short"),
+        (lambda grant: (grant / "limits").write_bytes(bytes(4096)), "limits: not a limits file"),
+        (lambda grant: (grant / "usage").write_bytes(bytes(600000)), "usage: not a usage file"),
+    ],
+    ids=["no-limits", "no-usage", "short-limits", "zero-limits", "zero-usage"],
+)
+def test_a_broken_grant_keeps_cuda_from_starting(
+    bench: Bench, roads: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(bench.grant(memory=LIMIT))
+    result = bench.run(roads, "link", "info")
+    assert (result.returncode, "cuInit: 802" in result.stderr) == (3, True)
+    assert f"tessera: /run/tessera/grants/grant/{message}" in result.stderr
+    assert bench.run("ls", "/").returncode == 0
+
+
+def test_an_arbitrary_user_can_use_a_grant(bench: Bench, roads: Path) -> None:
+    bench.grant(memory=LIMIT)
+    for directory in (*bench.directory.parents, *roads.parents):
+        if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
+            directory.chmod(0o755)
+    for path in (bench.directory, *bench.devices.iterdir(), bench.state, *bench.state.iterdir()):
+        path.chmod(0o777)
+    user = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
+    found = bench.answer(*user, roads, "link", "edge", "plain")
+    assert found["held"] == LIMIT
+
+
+@pytest.mark.parametrize("road", ["plain", "managed", "async", "pool", "pitch"])
+def test_the_projects_own_client(bench: Bench, road: str) -> None:
+    bench.grant(memory=LIMIT)
+    found = bench.answer(FAKE / "cuda-alloc", "--road", road, "--json")
+    assert (found["held_bytes"], found["refusal"]) == (LIMIT, "CUDA_ERROR_OUT_OF_MEMORY")

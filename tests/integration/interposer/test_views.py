@@ -1,0 +1,121 @@
+"""What a container sees of its card: CUDA, NVML and nvidia-smi agree with each other and with the share."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.integration.interposer.bench import FAKE, LARGE, MI, SMALL, Bench
+
+LIMIT = 300 * MI + 512
+
+NVML = """
+import json, os, pynvml, time
+pynvml.nvmlInit()
+found = []
+for index in range(pynvml.nvmlDeviceGetCount()):
+    device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    v1 = pynvml.nvmlDeviceGetMemoryInfo(device)
+    v2 = pynvml.nvmlDeviceGetMemoryInfo(device, pynvml.nvmlMemory_v2)
+    compute = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+    old = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(device)
+    graphics = pynvml.nvmlDeviceGetGraphicsRunningProcesses(device)
+    try:
+        samples = [each.pid for each in pynvml.nvmlDeviceGetProcessUtilization(device, 0)]
+    except pynvml.NVMLError_NotFound:
+        samples = []
+    found.append({
+        "uuid": pynvml.nvmlDeviceGetUUID(device),
+        "memory": [v1.total, v1.used, v1.free],
+        "memory_v2": [v2.total, v2.used, v2.free],
+        "processes": [[each.pid, each.usedGpuMemory] for each in compute],
+        "processes_v2": [[each.pid, each.usedGpuMemory] for each in old],
+        "graphics": len(graphics),
+        "samples": samples,
+    })
+print(json.dumps(found))
+"""
+
+
+def nvml(bench: Bench) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = bench.answer(sys.executable, "-c", NVML)
+    return found
+
+
+def holding(bench: Bench, roads: Path, block: int) -> int:
+    """A process that fills its share with blocks; its pid."""
+    process = bench.start(roads, "link", "fill", str(block))
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process.pid
+
+
+def test_nvml_shows_the_share(make_bench: Callable[..., Bench], roads: Path) -> None:
+    bench = make_bench("bench")
+    neighbour = make_bench("neighbour", shares_cards_of=bench)
+    bench.grant(uuid=SMALL, memory=LIMIT)
+    neighbour.grant(uuid=SMALL, memory=8 * MI)
+    holding(neighbour, roads, MI)
+    pid = holding(bench, roads, MI)
+    small, large = nvml(bench)
+    assert (small["uuid"], large["uuid"]) == (SMALL, LARGE)
+    assert small["memory"] == small["memory_v2"] == [LIMIT, 300 * MI, 512]
+    assert small["processes"] == small["processes_v2"] == [[pid, 300 * MI]]  # and not the neighbour's
+    assert small["graphics"] == 0
+    assert large["memory"][0] == 80 << 30
+
+
+def test_processes_that_compute_are_those_of_the_grant(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench("bench")
+    neighbour = make_bench("neighbour", shares_cards_of=bench)
+    pids = []
+    for each in (bench, neighbour):
+        each.grant(memory=LIMIT)
+        pids.append(each.start(FAKE / "cuda-burn", "--kernel-ms", "1", "--seconds", "20").pid)
+    for _ in range(50):
+        samples = nvml(bench)[0]["samples"]
+        if samples:
+            break
+    assert set(samples) == {pids[0]}
+
+
+def test_nvidia_smi_shows_the_share(bench: Bench, roads: Path) -> None:
+    bench.grant(memory=3000 * MI)
+    holding(bench, roads, 1000 * MI)
+    query = ("--query-gpu=uuid,memory.total,memory.used", "--format=csv,noheader,nounits")
+    rows = bench.run(FAKE / "nvidia-smi", *query).stdout.splitlines()
+    assert rows[0].split(", ") == [SMALL, "3000", "3000"]
+    assert rows[1].split(", ")[1] == str(80 << 10)
+
+
+def test_looking_takes_no_slot(bench: Bench, roads: Path) -> None:
+    bench.grant(memory=LIMIT)
+    holding(bench, roads, MI)
+    nvml(bench)
+    assert [process.slot for process in bench.usage().processes] == [0]
+
+
+def test_the_agent_sees_pids_of_its_own_namespace(bench: Bench, roads: Path) -> None:
+    bench.grant(memory=LIMIT)
+    pid = holding(bench, roads, MI)
+    (process,) = bench.usage().processes
+    assert (process.pid, process.memory_bytes, process.refused) == (pid, 300 * MI, 1)
+    assert os.getpid() != pid
+
+
+def test_the_dead_are_out_of_every_view(bench: Bench, roads: Path) -> None:
+    bench.grant(memory=LIMIT)
+    holding(bench, roads, MI)
+    survivor = bench.start(roads, "link", "fill", "512")
+    assert survivor.stdout is not None
+    assert json.loads(survivor.stdout.readline())["held"] == 512
+    bench.started[0].kill()
+    bench.started[0].wait()
+    found = nvml(bench)[0]
+    assert found["memory"] == [LIMIT, 512, LIMIT - 512]
+    assert found["processes"] == [[survivor.pid, 512]]
+    assert bench.answer(roads, "link", "info")[0]["free"] == LIMIT - 512
