@@ -37,6 +37,11 @@ fakegpu: $(VENV)/.ready
 demo: build ## a HAMi Pod on a real Kubernetes here, step by step (KEEP=1: leave it running; VERSION=1.36)
 	@$(PY) -m tests.cluster.demo --version $(VERSION) $(if $(filter 1,$(KEEP)),--keep)
 
+.PHONY: kind-demo
+kind-demo: build ## the same on a kind cluster, with your docker, kind, kubectl, helm (VERSION=1.35 NODE_IMAGE= KEEP=1)
+	@$(PY) -m tests.cluster.demo --kind --version $(VERSION) $(if $(NODE_IMAGE),--node-image $(NODE_IMAGE)) \
+	  $(if $(filter 1,$(KEEP)),--keep)
+
 .PHONY: cluster-up
 cluster-up: build ## a running cluster, the chart installed (VERSION=1.36.3 NODES=2 CHART=0)
 	@$(PY) -m tests.cluster up --version $(VERSION) --nodes $(NODES) $(if $(filter 0,$(CHART)),--no-chart)
@@ -53,7 +58,6 @@ test: test-c test-python test-cluster ## everything: C, Python, the real cluster
 .PHONY: test-c
 test-c: build
 	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
-	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY)) test
 
 .PHONY: test-python
 test-python: build

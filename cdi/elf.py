@@ -41,7 +41,7 @@ def read(path: Path) -> SharedObject | None:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             try:
                 return _parse(content)
-            except (struct.error, ValueError):
+            except (struct.error, ValueError, OverflowError):  # offsets are 64 bits of whatever is there
                 return None
 
 

@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 
 from tests.cluster import (
     binaries,
+    chart,
     images,
     namespaces,
     network,
@@ -33,6 +34,7 @@ from tests.cluster import (
 )
 from tests.cluster.api import Api
 from tests.cluster.arrival import Arrival
+from tests.cluster.chart import CHART
 from tests.cluster.configuration import Settings
 from tests.cluster.errors import ClusterError, CommandError, StartError, WaitError
 from tests.cluster.node import DRIVER_ROOT, Node
@@ -40,13 +42,11 @@ from tests.cluster.progress import duration, say
 from tests.cluster.runs import Run
 from tests.cluster.waiting import wait_for
 
-__all__ = ["Cluster", "ClusterError", "CommandError", "StartError", "WaitError"]
+__all__ = ["CHART", "Cluster", "ClusterError", "CommandError", "StartError", "WaitError"]
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "tessera"
-NAMESPACE = "tessera-system"
 RUNNING = "a cluster is running already; end it with make cluster-down"
 INVENTORIES = ROOT / "tests" / "fakegpu" / "inventories"
 
@@ -230,20 +230,8 @@ class Cluster:
         """helm upgrade --install of charts/tessera from this working tree's image, waits until it is
         ready.
         """
-        merged = _merge(self.chart_values(), values or {})
-        where = ["--namespace", NAMESPACE, "--create-namespace"]
-        options = ["--values", "-", "--wait", "--timeout", timeout]
-        command = ["upgrade", "--install", "tessera", str(CHART), *where, *options]
-        self.helm(*command, input=json.dumps(merged))
-
-    def chart_values(self) -> dict[str, Any]:
-        """What the chart has to be told here: the image that is on the nodes, the fake driver."""
-        image = {"repository": "localhost/tessera", "tag": images.project_version(), "pullPolicy": "Never"}
-        return {
-            "image": image,
-            "driver": {"driverRoot": DRIVER_ROOT, "sysRoot": f"{DRIVER_ROOT}/sys"},
-            "mutator": {"replicas": 1},
-        }
+        merged = chart.merge(chart.values(DRIVER_ROOT), values or {})
+        self.helm(*chart.upgrade(timeout), input=json.dumps(merged))
 
     def wait(self, look: Callable[[], T], what: str, timeout: float = 60.0, interval: float = 0.2) -> T:
         """Calls `look` until its answer is true in Python's sense, returns that; WaitError names `what`."""
@@ -269,12 +257,3 @@ class Cluster:
                 done = self.program("kubectl", *query, check=False, timeout=15.0)
                 parts.append(f"--- kubectl {' '.join(query)}\n{done.stdout}{done.stderr}")
         return "\n".join(parts)
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Values over values, maps key by key, as Helm does."""
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
-    return merged

@@ -181,12 +181,18 @@ def kubelet_configuration(
         "tlsPrivateKeyFile": str(file(f"{name}.key")),
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
     }
-    if not machine.cgroup_v2:
-        document["failCgroupV1"] = False
-    if not machine.sys_resource:
-        document["oomScoreAdj"] = 0
-        document["maxOpenFiles"] = machine.open_files
+    document |= kubelet_concessions(machine)
     return json.dumps(document | dict(settings.kubelet), indent=2) + "\n"
+
+
+def kubelet_concessions(machine: Machine) -> dict[str, Any]:
+    """Fields of KubeletConfiguration without which kubelet doesn't start on this machine; mostly none."""
+    fields: dict[str, Any] = {}
+    if not machine.cgroup_v2:
+        fields["failCgroupV1"] = False
+    if not machine.sys_resource:
+        fields |= {"oomScoreAdj": 0, "maxOpenFiles": machine.open_files}
+    return fields
 
 
 def containerd(runc: Path, plugins: Path, base_spec: Path, machine: Machine) -> str:

@@ -1,33 +1,57 @@
-"""`make demo`: the main job on a real Kubernetes, shown step by step.
+"""`make demo`, `make kind-demo`: the main job on a real Kubernetes, shown step by step.
 
 The steps are those of tests/cluster/vertical.py, which the tests assert. Every step prints the command that
-repeats it; with `--keep` the cluster stays, and the commands work as printed.
+repeats it; with `--keep` the cluster stays, and the commands work as printed. `--kind` takes a kind cluster
+(kind.py) instead of the bare one (cluster.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from tests.cluster import vertical
+from tests.cluster import kind, vertical
 from tests.cluster.cluster import Cluster
+from tests.cluster.errors import ClusterError
+from tests.cluster.kind import Kind
+from tests.cluster.node import DRIVER_ROOT
 
 NAMESPACE = "demo"
-KUBECTL = ".cluster/kubectl"
 WIDTH = 110  # characters, what the widest table takes
+
+
+@dataclass(frozen=True)
+class Commands:
+    """How a person reaches a cluster that stays: kubectl, the host's view of the cards, its end."""
+
+    kubectl: str
+    host: str
+    end: str
+
+
+BARE = Commands(".cluster/kubectl", ".cluster/node nvidia-smi", "make cluster-down")
+KIND = Commands(
+    "kubectl --kubeconfig .cluster/kind/kubeconfig",
+    f"docker exec -e LD_LIBRARY_PATH={DRIVER_ROOT}/usr/lib/{platform.machine()}-linux-gnu "
+    f"{kind.WORKER} {DRIVER_ROOT}/usr/bin/nvidia-smi",
+    kind.END,
+)
 
 
 class Screen:
     """What a person sees: numbered steps, one sentence each, tables, and the command to repeat a step."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, kubectl: str) -> None:
+        self.console, self._kubectl = console, kubectl
         self.steps = 0
         self.started = time.monotonic()
 
@@ -42,6 +66,9 @@ class Screen:
     def command(self, text: str) -> None:
         self.console.print(f"   [dim]$ {text}[/dim]", highlight=False)
 
+    def kubectl(self, arguments: str) -> None:
+        self.command(f"{self._kubectl} {arguments}")
+
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for header in headers:
@@ -51,21 +78,21 @@ class Screen:
         self.console.print(Padding(table, (0, 0, 0, 3)))
 
 
-def show_cards(screen: Screen, cluster: Cluster) -> None:
+def show_cards(screen: Screen, cluster: vertical.Nodes) -> None:
     screen.step("The agent published the node's cards in a ResourceSlice")
     cards = vertical.wait_until("the cards in a ResourceSlice", lambda: vertical.cards(cluster))
     screen.table(
         ("CARD", "DEVICE", "MEMORY", "CORES", "SHARES"),
         [(c.product, c.device, f"{c.memory} MiB", f"{c.cores} %", f"{c.shares} ‰") for c in cards],
     )
-    screen.command(f"{KUBECTL} get resourceslices -o yaml")
+    screen.kubectl("get resourceslices -o yaml")
 
 
-def show_legacy(screen: Screen, cluster: Cluster) -> list[str]:
+def show_legacy(screen: Screen, cluster: vertical.Nodes) -> list[str]:
     screen.step("A Deployment written for HAMi, unchanged: 3 replicas of gpu: 1, gpumem: 3000, gpucores: 30")
     vertical.apply(cluster, NAMESPACE, "legacy.yaml")
     pods = vertical.running(cluster, NAMESPACE, "app=legacy", 3)
-    screen.command(f"{KUBECTL} apply -n {NAMESPACE} -f tests/cluster/manifests/legacy.yaml")
+    screen.kubectl(f"apply -n {NAMESPACE} -f tests/cluster/manifests/legacy.yaml")
     templates = vertical.get(cluster, "resourceclaimtemplates", "-n", NAMESPACE)["items"]
     screen.say(f"One shape, one template: {', '.join(t['metadata']['name'] for t in templates)}")
     screen.table(
@@ -75,18 +102,18 @@ def show_legacy(screen: Screen, cluster: Cluster) -> list[str]:
             for s in vertical.shares(cluster, NAMESPACE)
         ],
     )
-    screen.command(f"{KUBECTL} get resourceclaims,resourceclaimtemplates -n {NAMESPACE}")
+    screen.kubectl(f"get resourceclaims,resourceclaimtemplates -n {NAMESPACE}")
     return pods
 
 
-def show_container(screen: Screen, cluster: Cluster, pod: str) -> None:
+def show_container(screen: Screen, cluster: vertical.Nodes, pod: str) -> None:
     screen.step("Inside its container the card is its share")
     query = ("nvidia-smi", "--query-gpu=name,memory.total,memory.used", "--format=csv")
     screen.console.print(vertical.execute(cluster, NAMESPACE, pod, *query).rstrip(), highlight=False)
-    screen.command(f"{KUBECTL} exec -n {NAMESPACE} {pod} -- {' '.join(query)}")
+    screen.kubectl(f"exec -n {NAMESPACE} {pod} -- {' '.join(query)}")
 
 
-def show_limit(screen: Screen, cluster: Cluster, pods: Sequence[str]) -> None:
+def show_limit(screen: Screen, cluster: vertical.Nodes, pods: Sequence[str]) -> None:
     screen.step("Memory: granted up to the limit, refused one byte above it, the neighbour undisturbed")
     outcome = vertical.fill_beside_neighbour(cluster, NAMESPACE, filler=pods[0], neighbour=pods[1])
     beside = outcome.neighbour
@@ -98,20 +125,20 @@ def show_limit(screen: Screen, cluster: Cluster, pods: Sequence[str]) -> None:
         ],
     )
     screen.say(f"The limit is 3000 MiB = {3000 * vertical.MEBIBYTE} bytes.")
-    screen.command(f"{KUBECTL} exec -n {NAMESPACE} {pods[0]} -- cuda-alloc")
+    screen.kubectl(f"exec -n {NAMESPACE} {pods[0]} -- cuda-alloc")
 
 
-def show_compute(screen: Screen, cluster: Cluster, pods: Sequence[str]) -> None:
+def show_compute(screen: Screen, cluster: vertical.Nodes, pods: Sequence[str]) -> None:
     screen.step("Compute: two of them launch kernels without pause for five seconds")
     burns = vertical.burn_together(cluster, NAMESPACE, pods[:2], seconds=5)
     screen.table(
         ("POD", "ASKED", "GOT"),
         [(pod, "30 %", f"{burn.share_percent:.1f} %") for pod, burn in zip(pods, burns, strict=False)],
     )
-    screen.command(f"{KUBECTL} exec -n {NAMESPACE} {pods[0]} -- cuda-burn --seconds 5")
+    screen.kubectl(f"exec -n {NAMESPACE} {pods[0]} -- cuda-burn --seconds 5")
 
 
-def show_native(screen: Screen, cluster: Cluster) -> None:
+def show_native(screen: Screen, cluster: vertical.Nodes) -> None:
     screen.step("A native claim: memory: 8Gi, cores: 30")
     vertical.apply(cluster, NAMESPACE, "native.yaml")
     vertical.running(cluster, NAMESPACE, "app=native", 1)
@@ -121,10 +148,10 @@ def show_native(screen: Screen, cluster: Cluster) -> None:
         [(s.pod, s.claim, f"{s.memory} MiB", f"{s.cores} %") for s in native],
     )
     screen.say(vertical.execute(cluster, NAMESPACE, "native", "nvidia-smi", "-L").strip())
-    screen.command(f"{KUBECTL} apply -n {NAMESPACE} -f tests/cluster/manifests/native.yaml")
+    screen.kubectl(f"apply -n {NAMESPACE} -f tests/cluster/manifests/native.yaml")
 
 
-def show_metrics(screen: Screen, cluster: Cluster) -> None:
+def show_metrics(screen: Screen, cluster: vertical.Nodes) -> None:
     screen.step("Metrics of both programs")
     for name, port, wanted in (
         ("tessera-driver", 9470, ("tessera_claims_prepared", "tessera_grant_memory_limit_bytes")),
@@ -135,22 +162,23 @@ def show_metrics(screen: Screen, cluster: Cluster) -> None:
             for line in [line for line in lines if not line.endswith(" 0.0")][:6]:
                 screen.say(line)
             path = f"/api/v1/namespaces/{vertical.SYSTEM_NAMESPACE}/pods/{pod}:{port}/proxy/metrics"
-            screen.command(f"{KUBECTL} get --raw {path}")
+            screen.kubectl(f"get --raw {path}")
 
 
-def show_nothing_left(screen: Screen, cluster: Cluster) -> None:
+def show_nothing_left(screen: Screen, cluster: vertical.Nodes) -> None:
     screen.step("All deleted: nothing is left")
     left = vertical.delete(cluster, NAMESPACE)
     screen.table(("WHAT", "LEFT"), left.items())
-    screen.command(f"{KUBECTL} delete namespace {NAMESPACE}")
+    screen.kubectl(f"delete namespace {NAMESPACE}")
 
 
-def run(version: str, keep: bool) -> int:
+def run(cluster: Cluster | Kind, title: str, commands: Commands) -> int:
+    """The whole demo on a cluster that isn't started yet."""
     console = Console(soft_wrap=True)
     # A cell that is cut off tells nothing; a line that the terminal wraps still does.
-    screen = Screen(Console(soft_wrap=True, width=max(console.width, WIDTH)))
-    screen.step(f"A real Kubernetes {version} on this machine, Tessera installed by its Helm chart")
-    with Cluster(version=version, keep=keep) as cluster:
+    screen = Screen(Console(soft_wrap=True, width=max(console.width, WIDTH)), commands.kubectl)
+    screen.step(title)
+    with cluster:
         cluster.install_chart()
         for arguments in (("nodes",), ("pods", "-n", vertical.SYSTEM_NAMESPACE)):
             screen.say(cluster.kubectl("get", *arguments).rstrip().replace("\n", "\n   "))
@@ -161,15 +189,15 @@ def run(version: str, keep: bool) -> int:
         show_compute(screen, cluster, pods)
         show_native(screen, cluster)
         show_metrics(screen, cluster)
-        if not keep:
+        if not cluster.keep:
             show_nothing_left(screen, cluster)
     elapsed = time.monotonic() - screen.started
     screen.console.print(f"\n[bold green]The demo ended well[/bold green] after {elapsed:.0f} s.")
-    if keep:
+    if cluster.keep:
         screen.say("The cluster stays. Look around, then end it:")
-        screen.command(f"{KUBECTL} get pods -A")
-        screen.command(".cluster/node nvidia-smi        (the host's view)")
-        screen.command("make cluster-down")
+        screen.kubectl("get pods -A")
+        screen.command(f"{commands.host}        (the host's view)")
+        screen.command(commands.end)
     return 0
 
 
@@ -177,8 +205,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--version", default="1.37", help="Kubernetes: 1.37 (default) or 1.36")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running")
+    parser.add_argument("--kind", action="store_true", help="a kind cluster; Kubernetes 1.35 too")
+    parser.add_argument("--node-image", help="of the kind cluster, instead of kind's own of that version")
     options = parser.parse_args(arguments)
-    return run(options.version, options.keep)
+    if options.node_image and not options.kind:
+        parser.error("--node-image goes with --kind")
+    try:
+        if not options.kind:
+            title = (
+                f"A real Kubernetes {options.version} on this machine, Tessera installed by its Helm chart"
+            )
+            return run(Cluster(version=options.version, keep=options.keep), title, BARE)
+        # Nobody else deletes a kind cluster when this process is asked to end.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        title = f"A kind cluster of Kubernetes {options.version}, Tessera installed by its Helm chart"
+        return run(Kind(options.version, node_image=options.node_image, keep=options.keep), title, KIND)
+    except ClusterError as error:
+        print(f"tessera: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdi import elf
@@ -42,6 +42,7 @@ def test_a_real_program() -> None:
     assert found.machine in elf.MACHINES.values()
 
 
+@example(cut=160, position=135, byte=128)  # an offset of 2^63
 @given(cut=st.integers(0, len(WHOLE)), position=st.integers(0, len(WHOLE) - 1), byte=st.integers(0, 255))
 def test_damage_is_no_crash(
     tmp_path_factory: pytest.TempPathFactory, cut: int, position: int, byte: int
