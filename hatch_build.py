@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def generate_protos(root: Path = ROOT) -> None:
-    """protos/<package>/<package>.proto → modules beside it. Upstream names all files api.proto: they clash."""
+    """protos/<package>/<package>.proto → modules beside it. Upstream calls all api.proto, which clashes."""
     import grpc_tools
     from grpc_tools import protoc
 
