@@ -57,6 +57,7 @@ test: test-c test-python test-cluster ## everything: C, Python, the real cluster
 
 .PHONY: test-c
 test-c: build
+	@$(PY) -m tests.cluster compiler
 	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
 
 .PHONY: test-python

@@ -23,6 +23,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
+
 from cdi.driver_files import Driver, DriverNotReadyError
 from cdi.model import Spec
 from cdi.store import Store
@@ -147,7 +149,7 @@ class Preparer:
             spec = self._document(plan, library)
         if before is None:
             with self._steps.step(Step.LEDGER_PREPARING):
-                self._ledger.write(_in_state(entry, State.PREPARING))
+                self._ledger.write(msgspec.structs.replace(entry, state=State.PREPARING))
         with self._steps.step(Step.GRANTS):
             self._directories.make(plan.claim.uid, plan.grants)
         with self._steps.step(Step.CDI):
@@ -221,18 +223,6 @@ class _Lock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
-
-
-def _in_state(entry: Entry, state: State) -> Entry:
-    return Entry(
-        uid=entry.uid,
-        namespace=entry.namespace,
-        name=entry.name,
-        boot_id=entry.boot_id,
-        state=state,
-        grants=entry.grants,
-        library=entry.library,
-    )
 
 
 def _grant_entry(grant: Grant) -> GrantEntry:

@@ -1,13 +1,11 @@
-"""The cluster as commands: `python -m tests.cluster up | down | status | binaries | images` (make cluster-up,
-…).
-"""
+"""`python -m tests.cluster up | down | status | …`: the cluster as commands (make cluster-up, cluster-down)."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.cluster import binaries, images, runs, scripts
+from tests.cluster import binaries, images, packages, runs, scripts
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import say, step
@@ -22,7 +20,9 @@ def main(arguments: list[str]) -> int:
             return down()
         if options.command == "status":
             return status()
-        if options.command == "binaries":
+        if options.command == "compiler":
+            packages.require(packages.BUILD)
+        elif options.command == "binaries":
             for name, path in sorted(binaries.obtain(options.version).programs.items()):
                 print(f"{name}\t{path}")
         else:
@@ -50,6 +50,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         )
     commands.add_parser("down", help="end the running cluster")
     commands.add_parser("status", help="say what runs")
+    commands.add_parser("compiler", help="install a C compiler where there is none")
     commands.add_parser("images", help="build every image, print names and bytes")
     return parser.parse_args(arguments)
 

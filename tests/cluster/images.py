@@ -31,7 +31,6 @@ from tests.cluster.progress import step
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"
 PYTHON = "3.11"  # of that suite
-MIRROR = "http://deb.debian.org/debian"
 BASE_PACKAGES = ("python3", "libpython3-stdlib")
 STRIPPED = (
     "usr/share/doc",
@@ -164,18 +163,8 @@ def _base() -> Path:
         command = ["debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", SUITE]
         with step(f"bootstrapping Debian {SUITE} for images (about 75 s, once)"):
             # Namespaces of its own: a debootstrap that is killed leaves no mounts behind.
-            _run(
-                [
-                    "unshare",
-                    "--mount",
-                    "--pid",
-                    "--fork",
-                    "--kill-child=KILL",
-                    *command,
-                    str(rootfs),
-                    _mirror(),
-                ]
-            )
+            alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL"]
+            _run([*alone, *command, str(rootfs), *_mirror()])
         for name in STRIPPED:
             shutil.rmtree(rootfs / name, ignore_errors=True)
         for name in ("opt/tessera", "var/log", "var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
@@ -186,19 +175,20 @@ def _base() -> Path:
     return cache.entry("image-base", key, build)
 
 
-def _mirror() -> str:
-    """The Debian mirror of the machine's own apt sources, else Debian's."""
+def _mirror() -> list[str]:
+    """The Debian mirror of the machine's own apt sources; without one, debootstrap has a default."""
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.sources"))]
-    return mirror_in(file.read_text() for file in files if file.exists())
+    found = mirror_in(file.read_text() for file in files if file.exists())
+    return [found] if found else []
 
 
-def mirror_in(sources: Iterable[str]) -> str:
+def mirror_in(sources: Iterable[str]) -> str | None:
     """The first Debian archive that these apt sources (either format) name."""
     for text in sources:
         found = re.search(r"^(?:URIs:|deb\b.*?)\s*(https?://\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
         if found:
             return found.group(1)
-    return MIRROR
+    return None
 
 
 def _dependencies_layer() -> Layer:

@@ -49,9 +49,9 @@ def test_sources_are_what_the_wheel_is_made_of() -> None:
             "http://other.example/debian/",
             id="deb822",
         ),
-        pytest.param("deb http://a.example/ubuntu noble main\n", images.MIRROR, id="another distribution"),
-        pytest.param("deb http://mirror.example/debian-security x main\n", images.MIRROR, id="security only"),
+        pytest.param("deb http://a.example/ubuntu noble main\n", None, id="another distribution"),
+        pytest.param("deb http://mirror.example/debian-security x main\n", None, id="security only"),
     ],
 )
-def test_mirror_is_the_machines_own(sources: str, expected: str) -> None:
+def test_mirror_is_the_machines_own(sources: str, expected: str | None) -> None:
     assert images.mirror_in([sources]) == expected
