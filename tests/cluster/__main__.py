@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up | down | status | …`: the cluster as commands (make cluster-up, cluster-down)."""
+"""The cluster as commands, `python -m tests.cluster up | down | …` (make cluster-up, make cluster-down)."""
 
 from __future__ import annotations
 
