@@ -50,7 +50,8 @@ def test_agent_writes_its_own_slices_only(installed_cluster: Cluster, document: 
 
 
 def test_agent_writes_its_own_slices(installed_cluster: Cluster) -> None:
-    installed_cluster.kubectl("create", *agent_of(NODE), "--dry-run=server", "-f", "-", input=a_slice(NODE))
+    command = ("create", *agent_of(NODE), "--dry-run=server", "-o", "name", "-f", "-")
+    assert "policy-test" in installed_cluster.kubectl(*command, input=a_slice(NODE))
 
 
 @pytest.mark.parametrize("alternatives", [False, True], ids=["exactly", "first-available"])
@@ -70,6 +71,43 @@ def test_negative_capacity_is_refused(installed_cluster: Cluster, alternatives: 
     }
     with pytest.raises(CommandError, match="a negative capacity"):
         installed_cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(claim))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "answer"),
+    [
+        pytest.param({"enforcement": "none"}, "parameters.enforcement: none comes from", id="enforcement"),
+        pytest.param(
+            {"corePolicy": "disable"}, "parameters.corePolicy: disable comes from", id="core-policy"
+        ),
+        pytest.param({"priority": 0}, "parameters.priority: 0 comes from", id="priority"),
+        pytest.param({"corePolicy": "force", "priority": 1}, None, id="tightens"),
+    ],
+)
+@pytest.mark.parametrize("in_template", [False, True], ids=["claim", "template"])
+def test_claim_can_only_tighten(
+    installed_cluster: Cluster, parameters: dict[str, object], answer: str | None, in_template: bool
+) -> None:
+    opaque = {
+        "driver": vertical.DRIVER,
+        "parameters": {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "ShareConfig", **parameters},
+    }
+    devices = {
+        "requests": [{"name": "card", "exactly": {"deviceClassName": vertical.DRIVER}}],
+        "config": [{"opaque": opaque}],
+    }
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate" if in_template else "ResourceClaim",
+        "metadata": {"name": "config"},
+        "spec": {"spec": {"devices": devices}} if in_template else {"devices": devices},
+    }
+    command = ("create", "--dry-run=server", "-f", "-")
+    if answer is None:
+        installed_cluster.kubectl(*command, input=json.dumps(claim))
+    else:
+        with pytest.raises(CommandError, match=answer):
+            installed_cluster.kubectl(*command, input=json.dumps(claim))
 
 
 def test_upgrade_keeps_the_certificates(installed_cluster: Cluster) -> None:
