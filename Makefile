@@ -25,11 +25,11 @@ $(VENV)/.ready: $(REQUIREMENTS) hatch_build.py $(wildcard protos/*/*.proto) inte
 
 .PHONY: interposer
 interposer: $(VENV)/.ready
-	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY))
+	@$(MAKE) -s --no-print-directory -C interposer PYTHON=$(abspath $(PY))
 
 .PHONY: fakegpu
 fakegpu: $(VENV)/.ready
-	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY))
+	@$(MAKE) -s --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY))
 
 # --- a real Kubernetes on this machine --------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ test: test-c test-python test-cluster ## everything: C, Python, the real cluster
 .PHONY: test-c
 test-c: build
 	@$(PY) -m tests.cluster compiler
-	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
+	@$(MAKE) -s --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
 
 .PHONY: test-python
 test-python: build
@@ -78,8 +78,8 @@ lint: build ## ruff, mypy --strict, clang-tidy, shellcheck
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy .
 	@$(VENV)/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
-	@$(MAKE) --no-print-directory -C interposer PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
-	@$(MAKE) --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
+	@$(MAKE) -s --no-print-directory -C interposer PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
+	@$(MAKE) -s --no-print-directory -C tests/fakegpu PYTHON=$(abspath $(PY)) tidy CLANG_TIDY=$(abspath $(VENV)/bin/clang-tidy)
 
 .PHONY: format
 format: $(VENV)/.ready ## ruff format

@@ -7,9 +7,12 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 
-VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", "1.37,1.36").split(",")
+# Binaries that are given (KUBE_BIN) are of one version.
+ALL = binaries.DEFAULT_VERSION if os.environ.get("KUBE_BIN") else ",".join(sorted(binaries.supported(), reverse=True))
+VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", ALL).split(",")
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
