@@ -50,11 +50,15 @@ def main() -> None:
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    reasons: list[BaseException] = []
     try:
         asyncio.run(run(settings, configuration.load(settings.kubeconfig)))
     except* (ConfigurationError, UnsupportedServer, OSError) as group:
-        for reason in _leaves(group):
-            _log.critical("%s", reason)
+        reasons += _leaves(group)
+    # Not in the except* above: what is raised there becomes one more member of the group (Python 3.11.2).
+    for reason in reasons:
+        _log.critical("%s", reason)
+    if reasons:
         sys.exit(1)
 
 

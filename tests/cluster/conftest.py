@@ -11,7 +11,11 @@ from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 
 # Binaries that are given (KUBE_BIN) are of one version.
-ALL = binaries.DEFAULT_VERSION if os.environ.get("KUBE_BIN") else ",".join(sorted(binaries.supported(), reverse=True))
+ALL = (
+    binaries.DEFAULT_VERSION
+    if os.environ.get("KUBE_BIN")
+    else ",".join(sorted(binaries.supported(), reverse=True))
+)
 VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", ALL).split(",")
 
 

@@ -62,6 +62,7 @@ class Bench:
 
     directory: Path
     preload: bool = True
+    library: Path = field(default_factory=abi.library_path)
     shares_cards_of: Bench | None = None
     """Another container of the same node."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Bench:
         }
         variables |= self.environment | dict(environment)
         if self.preload:
-            variables["LD_PRELOAD"] = str(abi.library_path())
+            variables["LD_PRELOAD"] = str(self.library)
         assignments = " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items())
         script = (
             "mount -t tmpfs none /run && mkdir -p /run/tessera/grants && "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +179,10 @@ def test_an_arbitrary_user_can_use_a_grant(bench: Bench, roads: Path) -> None:
             directory.chmod(0o755)
     for path in (bench.directory, *bench.devices.iterdir(), bench.state, *bench.state.iterdir()):
         path.chmod(0o777)
+    # Copies, since a checkout may lie where other users can't look.
+    bench.library = Path(shutil.copy(abi.library_path(), bench.directory))
+    shutil.copy(FAKE / "libcuda.so.1", bench.directory)
+    bench.environment["LD_LIBRARY_PATH"] = str(bench.directory)
     user = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
     found = bench.answer(*user, roads, "link", "edge", "plain")
     assert found["held"] == LIMIT
