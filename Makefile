@@ -55,9 +55,12 @@ cluster-down: $(VENV)/.ready ## ends it, and leaves nothing
 .PHONY: test
 test: test-c test-python test-cluster ## everything: C, Python, the real clusters (1.37 and 1.36)
 
+.PHONY: prepare
+prepare: build # what is slow, once; here its progress can be seen
+	@$(PY) -m tests.cluster prepare
+
 .PHONY: test-c
-test-c: build
-	@$(PY) -m tests.cluster compiler
+test-c: prepare
 	@$(MAKE) -s --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
 
 .PHONY: test-python
@@ -65,7 +68,7 @@ test-python: build
 	@$(PY) -m pytest -q tests/unit tests/integration
 
 .PHONY: test-cluster
-test-cluster: build
+test-cluster: prepare
 	@$(PY) -m pytest -q tests/cluster
 
 .PHONY: bench

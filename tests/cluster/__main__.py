@@ -20,8 +20,8 @@ def main(arguments: list[str]) -> int:
             return down()
         if options.command == "status":
             return status()
-        if options.command == "compiler":
-            packages.require(packages.BUILD)
+        if options.command == "prepare":
+            prepare()
         elif options.command == "binaries":
             for name, path in sorted(binaries.obtain(options.version).programs.items()):
                 print(f"{name}\t{path}")
@@ -50,7 +50,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         )
     commands.add_parser("down", help="end the running cluster")
     commands.add_parser("status", help="say what runs")
-    commands.add_parser("compiler", help="install a C compiler where there is none")
+    commands.add_parser("prepare", help="build all that the tests need, every version; a C compiler too")
     commands.add_parser("images", help="build every image, print names and bytes")
     return parser.parse_args(arguments)
 
@@ -64,6 +64,15 @@ def up(options: argparse.Namespace) -> int:
     say(".cluster/kubectl get nodes         an administrator's kubectl")
     say(".cluster/node [N] COMMAND…         a command in a node's namespaces")
     return 0
+
+
+def prepare() -> None:
+    """What is slow shows its progress here, and not in the middle of a test that captures it."""
+    packages.require(packages.BUILD)
+    for version in binaries.offered():
+        binaries.obtain(version)
+    images.plain()
+    images.project()
 
 
 def down() -> int:

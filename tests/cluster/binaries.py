@@ -30,6 +30,7 @@ KUBERNETES = (
     "kubectl",
 )
 DEFAULT_VERSION = "1.37"
+GIVEN = "KUBE_BIN"
 FLAGS = ("-trimpath", "-buildvcs=false")
 
 
@@ -93,6 +94,13 @@ def supported() -> dict[str, str]:
     }
 
 
+def offered() -> list[str]:
+    """The minor versions that clusters can have here, newest first; binaries that are given are of one."""
+    if os.environ.get(GIVEN):
+        return [DEFAULT_VERSION]
+    return sorted(supported(), reverse=True)
+
+
 def resolve_version(wanted: str) -> str:
     """ "1.37", "v1.37", "1.37.2" → "1.37"; raises MissingError for a version that isn't pinned here."""
     versions = supported()
@@ -122,14 +130,14 @@ def obtain(wanted: str = DEFAULT_VERSION) -> Binaries:
 
 def _given() -> dict[str, Path]:
     """What KUBE_BIN offers; refused where it has some of Kubernetes, but not all."""
-    chosen = os.environ.get("KUBE_BIN")
+    chosen = os.environ.get(GIVEN)
     if not chosen:
         return {}
     directory = Path(chosen).absolute()
     names = [*KUBERNETES, *(name for module in _other_modules() for name in _names(module))]
     given = {name: directory / name for name in names if os.access(directory / name, os.X_OK)}
     if lacking := [name for name in KUBERNETES if name not in given]:
-        raise MissingError(f"KUBE_BIN={directory} lacks {', '.join(lacking)}")
+        raise MissingError(f"{GIVEN}={directory} lacks {', '.join(lacking)}")
     return given
 
 

@@ -10,13 +10,7 @@ import pytest
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 
-# Binaries that are given (KUBE_BIN) are of one version.
-ALL = (
-    binaries.DEFAULT_VERSION
-    if os.environ.get("KUBE_BIN")
-    else ",".join(sorted(binaries.supported(), reverse=True))
-)
-VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", ALL).split(",")
+VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", ",".join(binaries.offered())).split(",")
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
