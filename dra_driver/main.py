@@ -137,19 +137,22 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
         registration = Registration(driver=DRIVER, endpoint=paths.dra, conditions=conditions)
         await stack.enter_async_context(sockets.serving(paths.registration, registration.serve))
         gc.freeze()  # what start-up made stays; collections look at the rest alone
-        async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(_for_ever(name, work), name=name)
-                for name, work in (
-                    ("discovery", discovery.run()),
-                    ("publisher", publisher.run()),
-                    ("http", http.serve(endpoints, listener)),
-                )
-            ]
-            await stop.wait()
-            _log.info("told to stop")
-            for task in running:
-                task.cancel()
+        await _until(
+            stop,
+            discovery=discovery.run(),
+            publisher=publisher.run(),
+            http=http.serve(endpoints, listener),
+        )
+
+
+async def _until(stop: asyncio.Event, **works: Coroutine[Any, Any, Any]) -> None:
+    """Runs all of them side by side until `stop`; one that ends by itself ends everything."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(_for_ever(name, work), name=name) for name, work in works.items()]
+        await stop.wait()
+        _log.info("told to stop")
+        for task in running:
+            task.cancel()
 
 
 async def _for_ever(name: str, work: Coroutine[Any, Any, Any]) -> NoReturn:
