@@ -13,7 +13,6 @@ import platform
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -212,29 +211,23 @@ def _go(
     """Runs go, returns its lines of output; with a counter, its package lines are counted instead."""
     if counter is not None:
         arguments = [arguments[0], "-v", *arguments[1:]]
-    process = subprocess.Popen(
+    lines = []
+    with subprocess.Popen(
         [go.go, *arguments],
         cwd=directory,
         env=go.environment(cgo=build.cgo),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if counter is not None else None,
         text=True,
-    )
-    lines = []
-    for line in _lines(process):
-        if counter is not None and re.fullmatch(r"[\w./~-]+", line):
-            counter.one_more()
-        else:
-            lines.append(line)
-    if process.wait() != 0:
+    ) as process:
+        for line in map(str.rstrip, process.stdout or ()):
+            if counter is not None and re.fullmatch(r"[\w./~-]+", line):
+                counter.one_more()
+            else:
+                lines.append(line)
+    if process.returncode != 0:
         raise BuildError(f"go {arguments[0]} in {directory.name} failed:\n" + "\n".join(lines[-30:]))
     return lines if counter is None else []
-
-
-def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        yield line.rstrip("\n")
 
 
 def _reported_version(kubelet: Path) -> str:
