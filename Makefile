@@ -73,7 +73,8 @@ test-cluster: prepare
 
 .PHONY: bench
 bench: build ## ratios against a bare run or a peer, in the same run
-	@for bench in tests/bench/[a-z]*; do case $$bench in *.py|*.md|*__*) ;; *) echo "== $$bench"; $$bench || exit 1;; esac; done
+	@for bench in tests/bench/*; do \
+	  if [ -f $$bench ] && [ -x $$bench ]; then echo "== $$bench"; $$bench || exit 1; fi; done
 
 .PHONY: lint
 lint: build ## ruff, mypy --strict, clang-tidy, shellcheck
