@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_driver.capacity import Amounts
-from dra_driver.errors import PermanentError, RetryableError
+from dra_driver.errors import GoneError, PermanentError, RetryableError
 from dra_driver.names import CAPACITY_CORES, CAPACITY_MEMORY, CAPACITY_SHARES, ClaimUID, DeviceName
 from kube import paths
 from kube.client import Client
@@ -79,9 +79,20 @@ async def fetch(client: Client, ref: ClaimRef) -> dict[str, Any]:
     try:
         return await client.get(paths.resource_claim(ref.namespace, ref.name))
     except NotFound as error:
-        raise RetryableError(f"ResourceClaim {ref} does not exist any more") from error
+        if error.reason != "NotFound":
+            # A server or proxy that doesn't know the path at all: this says nothing about the claim.
+            raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
+        raise GoneError(f"ResourceClaim {ref} does not exist any more") from error
     except ApiError as error:
         raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
+
+
+def is_held_here(ref: ClaimRef, raw: Mapping[str, Any], *, driver: str, node: str) -> bool:
+    """Whether it still is the claim that was meant, and something of ours on this node is allocated to it."""
+    allocation = (raw.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    is_same = (raw.get("metadata") or {}).get("uid") == ref.uid
+    return is_same and any(result["driver"] == driver and result["pool"] == node for result in results)
 
 
 def read_allocation(ref: ClaimRef, raw: Mapping[str, Any], *, driver: str, node: str) -> Allocation:

@@ -23,12 +23,14 @@ from dra_driver.nvml import Nvml, NvmlError
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _AGAIN_AFTER_FAILURE = 5.0  # seconds; a driver's installer takes minutes, so this is soon
-_AGAIN = 30.0
 _HANGS_AFTER = 15.0
 
 
 class Discovery:
-    """`found` is called on the event loop after each look, with the inventory; None: there never was one."""
+    """`found` is called on the event loop after each look, with the inventory; None: there never was one.
+
+    `again`: seconds from one look to the next.
+    """
 
     def __init__(
         self,
@@ -38,18 +40,20 @@ class Discovery:
         node: Node,
         conditions: Conditions,
         found: Callable[[Inventory | None], None],
+        again: float = 30.0,
     ) -> None:
         self._nvml = nvml
         self._driver = driver
         self._node = node
         self._conditions = conditions
         self._found = found
+        self._again = again
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
         while True:
             is_good = await self.look()
-            await asyncio.sleep(_AGAIN if is_good else _AGAIN_AFTER_FAILURE)
+            await asyncio.sleep(self._again if is_good else min(self._again, _AGAIN_AFTER_FAILURE))
 
     async def look(self) -> bool:
         """Once; says whether everything is there."""
@@ -77,9 +81,9 @@ class Discovery:
         answer = _in_a_thread(self._nvml.read)
         done, _ = await asyncio.wait({answer}, timeout=_HANGS_AFTER)
         if not done:
-            self._conditions.fail(
-                Condition.GPUS, f"the NVIDIA driver has not answered for {_HANGS_AFTER:g} s; waiting for it"
-            )
+            silence = f"the NVIDIA driver has not answered for {_HANGS_AFTER:g} s; waiting for it"
+            self._conditions.fail(Condition.GPUS, silence)
+            self._node.not_found(silence)
         try:
             inventory = await answer
         except NvmlError as error:

@@ -11,6 +11,10 @@ class RetryableError(ClaimError):
     """The same request can succeed later without anybody changing the claim."""
 
 
+class GoneError(RetryableError):
+    """The API server says that there is no such claim: not the same as saying nothing."""
+
+
 class PermanentError(ClaimError):
     """The request can't succeed as long as the claim, its class or the node's settings are as they are."""
 

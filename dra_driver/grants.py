@@ -45,6 +45,25 @@ class GrantDirectories:
             abi.create_usage(directory / USAGE)
             abi.write_limits(directory / LIMITS, limits)
 
+    def are_made(self, uid: ClaimUID, grants: Iterable[Grant]) -> bool:
+        """Whether exactly the grants with limits are there, and can be read."""
+        limited = {grant.name for grant in grants if grant.limits is not None}
+        claim = self._claim(uid)
+        try:
+            if limited != ({path.name for path in claim.iterdir()} if claim.is_dir() else set()):
+                return False
+            for name in limited:
+                abi.read_limits(claim / name / LIMITS)
+                abi.read_usage(claim / name / USAGE)
+        except (OSError, abi.AbiError):
+            return False
+        return True
+
+    def claims(self) -> frozenset[ClaimUID]:
+        """The claims that have a directory."""
+        root = self.run_dir / "claims"
+        return frozenset(ClaimUID(path.name) for path in root.glob("[!.]*"))
+
     def remove(self, uid: ClaimUID) -> bool:
         """Removes all grants of a claim; says whether there were any. Raises OSError."""
         try:

@@ -8,8 +8,8 @@ that the next Prepare or Unprepare of the claim takes up; nothing is ever answer
 
 File format: `{"version": 1, "sha256": …, "entry": {…}}`; the checksum is over the entry's bytes as they stand
 in the file, so fields that a later release adds don't disturb it, and are ignored. A corrupt file is set
-aside under another name, never deleted; a file of a newer version is left alone. Entries of an earlier boot
-describe containers, /run and CDI directories that are gone: they are dropped.
+aside under another name until its claim is gone; a file of a newer version is left alone. Entries of an
+earlier boot describe containers, /run and CDI directories that are gone: they are dropped.
 
 Reads and `hold`/`release` work on memory, on the event loop; `write`, `erase` and `load` block on the disk.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from dra_driver.names import ClaimUID, DeviceName
 
 VERSION = 1
 _SET_ASIDE = ".corrupt"
+_NAME = re.compile(rb'"namespace":"([a-z0-9-]+)","name":"([a-z0-9.-]+)"')  # as `encode` writes them
 _log = logging.getLogger(__name__)
 
 
@@ -95,6 +97,18 @@ class Loaded:
     newer: tuple[Path, ...] = ()
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A claim's file in the directory; `entry` is None where it can't be read, or is of a newer release.
+
+    `name`: namespace and name as a corrupt file seems to say; to be believed only if the claim of that name
+    has the UID.
+    """
+
+    entry: Entry | None
+    name: tuple[str, str] | None = None
+
+
 class Ledger:
     """The entries of this boot."""
 
@@ -129,8 +143,10 @@ class Ledger:
         durable.write(self._path(entry.uid), encode(entry))
 
     def erase(self, uid: ClaimUID) -> bool:
-        """Removes a claim's file; says whether it was there."""
-        return durable.remove(self._path(uid))
+        """Removes a claim's file, and what was set aside; says whether there was a file."""
+        path = self._path(uid)
+        durable.remove(path.with_suffix(_SET_ASIDE))
+        return durable.remove(path)
 
     def load(self) -> Loaded:
         """Reads the directory, which is made where it is not there. Raises OSError."""
@@ -153,8 +169,34 @@ class Ledger:
                     earlier.append(entry)
         return Loaded(tuple(earlier), tuple(set_aside), tuple(newer))
 
+    def stored(self, uid: ClaimUID) -> Stored | None:
+        """What the directory has of a claim, None for nothing. Raises OSError."""
+        for path in (self._path(uid), self._path(uid).with_suffix(_SET_ASIDE)):
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            try:
+                return Stored(decode(content, uid))
+            except CorruptLedgerError:
+                return Stored(None, _name_in(content))
+            except NewerLedgerError:
+                return Stored(None)
+        return None
+
+    def all_stored(self) -> dict[ClaimUID, Stored]:
+        """What the directory has: another agent writes there too, while one replaces the other."""
+        files = (path for path in self.directory.glob("[!.]*") if path.suffix in (".json", _SET_ASIDE))
+        found = {uid: self.stored(uid) for uid in {ClaimUID(path.stem) for path in files}}
+        return {uid: stored for uid, stored in found.items() if stored is not None}
+
     def _path(self, uid: ClaimUID) -> Path:
         return self.directory / f"{uid}.json"
+
+
+def _name_in(content: bytes) -> tuple[str, str] | None:
+    found = _NAME.search(content)
+    return (found[1].decode(), found[2].decode()) if found is not None else None
 
 
 def encode(entry: Entry) -> bytes:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
+import grpc
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from cdi.driver_files import Driver
@@ -31,13 +32,15 @@ from dra_driver.claims import fetch
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.discovery import Discovery
 from dra_driver.grants import GrantDirectories
+from dra_driver.health import HealthService
 from dra_driver.inventory import Inventory
 from dra_driver.ledger import Ledger
 from dra_driver.metrics import Figures, Metrics
-from dra_driver.names import CDI_KIND, DRIVER
+from dra_driver.names import CDI_KIND, DRIVER, DeviceName
 from dra_driver.node import Node
 from dra_driver.nvml import SONAME, Nvml
 from dra_driver.prepare import Preparer
+from dra_driver.reconcile import Reconciler
 from dra_driver.registration import Registration
 from dra_driver.service import DraService
 from dra_driver.settings import Settings, SettingsError
@@ -115,11 +118,23 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
             steps=Steps(took=metrics.step_took, clock=time.monotonic),
             fetch=partial(fetch, client),
         )
+        reconciler = Reconciler(
+            node=node.name,
+            ledger=ledger,
+            directories=directories,
+            store=store,
+            preparer=preparer,
+            conditions=conditions,
+            fetch=partial(fetch, client),
+            count=metrics.reconciled,
+            period=chosen.reconcile_period,
+        )
         stack.push_async_callback(preparer.finish)
         publisher = Publisher(client=client, node=node.name, conditions=conditions, metrics=metrics)
 
         def found(inventory: Inventory | None) -> None:
             publisher.want(device_lists(inventory, node.scales) if inventory is not None else ((),))
+            reconciler.found(inventory)
 
         discovery = Discovery(
             nvml=Nvml(library=partial(driver.library, SONAME), sys_root=chosen.sys_root),
@@ -127,20 +142,30 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
             node=node,
             conditions=conditions,
             found=found,
+            again=chosen.look_period,
         )
         listener = stack.enter_context(http.listen(*chosen.http_host_and_port))
         paths = chosen.sockets
         endpoints = http.Endpoints(metrics=metrics, conditions=conditions, sockets=paths)
+        await asyncio.to_thread(sockets.sweep, paths, DRIVER)
         # The kubelet dials the DRA socket as soon as it has seen the other: so that one is last, and goes
         # first.
-        await stack.enter_async_context(sockets.serving(paths.dra, DraService(preparer, metrics).serve))
+        health = HealthService(node, partial(_devices_held, ledger))
+
+        def serve(server: grpc.aio.Server) -> None:
+            DraService(preparer, metrics).serve(server)
+            health.serve(server)
+
+        await stack.enter_async_context(sockets.serving(paths.dra, serve))
         registration = Registration(driver=DRIVER, endpoint=paths.dra, conditions=conditions)
         await stack.enter_async_context(sockets.serving(paths.registration, registration.serve))
+        stack.callback(health.end)
         gc.freeze()  # what start-up made stays; collections look at the rest alone
         await _until(
             stop,
             discovery=discovery.run(),
             publisher=publisher.run(),
+            reconciler=reconciler.run(),
             http=http.serve(endpoints, listener),
         )
 
@@ -160,6 +185,10 @@ async def _for_ever(name: str, work: Coroutine[Any, Any, Any]) -> NoReturn:
     raise _TaskEndedError(f"{name} has ended")
 
 
+def _devices_held(ledger: Ledger) -> set[DeviceName]:
+    return {grant.device for entry in ledger.entries.values() for grant in entry.grants}
+
+
 def _release() -> str:
     try:
         return importlib.metadata.version(_DISTRIBUTION)
@@ -177,7 +206,10 @@ def _registry() -> CollectorRegistry:
 def _take_stock(ledger: Ledger, directories: GrantDirectories, store: Store, conditions: Conditions) -> None:
     """Reads the ledger and removes what is left of an earlier boot. Raises OSError without a ledger."""
     loaded = ledger.load()
-    problems = [f"{path} is corrupt and set aside, its claim is not counted" for path in loaded.set_aside]
+    problems = [
+        f"{path} is corrupt and set aside, its claim is not counted until it is made again"
+        for path in loaded.set_aside
+    ]
     problems += [f"{path} was written by a newer release, its claim is not counted" for path in loaded.newer]
     for entry in loaded.earlier_boot:
         try:

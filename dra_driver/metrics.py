@@ -17,6 +17,7 @@ from dra_driver.conditions import Condition, Conditions
 from dra_driver.grants import GrantDirectories
 from dra_driver.ledger import Ledger, State
 from dra_driver.node import Node
+from dra_driver.reconcile import OUTCOMES as RECONCILE_ACTIONS
 from dra_driver.steps import Step
 from interposer.abi import AbiError
 
@@ -54,6 +55,14 @@ class Metrics:
         self._slice_failures = Counter(
             "tessera_slice_write_failures", "Publishing attempts that failed.", registry=registry
         )
+        self._reconciled = Counter(
+            "tessera_reconcile",
+            "What was done to claims that were not as they should be, by action.",
+            ["action"],
+            registry=registry,
+        )
+        for action in RECONCILE_ACTIONS:
+            self._reconciled.labels(action)
         for step in Step:
             self._steps.labels(step.value)
         for operation in OPERATIONS:
@@ -67,6 +76,9 @@ class Metrics:
 
     def claim_done(self, operation: str, outcome: str) -> None:
         self._claims.labels(operation, outcome).inc()
+
+    def reconciled(self, action: str) -> None:
+        self._reconciled.labels(action).inc()
 
     def slice_written(self, verb: str) -> None:
         self._slice_writes.labels(verb).inc()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from dra_driver.claims import ClaimRef, read_allocation
 from dra_driver.document import cdi_document
 from dra_driver.errors import PermanentError, RetryableError
 from dra_driver.grants import GrantDirectories
-from dra_driver.ledger import Entry, GrantEntry, Ledger, State
+from dra_driver.ledger import Entry, GrantEntry, Ledger, State, Stored
 from dra_driver.library import InstalledLibrary
 from dra_driver.names import DRIVER, ClaimUID
 from dra_driver.node import Node
@@ -53,6 +53,14 @@ class PreparedDevice:
     device: str
     cdi_id: str
     share_id: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the ledger had of a claim when somebody looked: in memory, and in its directory."""
+
+    held: Entry | None
+    stored: Stored | None
 
 
 class Preparer:
@@ -86,6 +94,53 @@ class Preparer:
     async def unprepare(self, ref: ClaimRef) -> None:
         """Of an unknown claim too. Raises ClaimError; what is left then, the next call removes."""
         await self._to_the_end(self._unprepare(ref))
+
+    async def is_whole(self, ref: ClaimRef, raw: Mapping[str, Any]) -> bool:
+        """Whether everything of the claim is there, as Prepare would write it. Raises ClaimError."""
+        plan, library = self._plan(ref, raw)
+        try:
+            return await asyncio.to_thread(self._is_written, plan, library)
+        except (OSError, DriverNotReadyError) as error:
+            raise RetryableError(f"ResourceClaim {ref} can't be compared: {error}") from error
+
+    async def mend(self, ref: ClaimRef, raw: Mapping[str, Any], seen: Record) -> bool:
+        """Writes everything of a claim again that the ledger has, or had: its entry may be what was lost.
+
+        False, and nothing done, if the claim is not as seen any more. Raises ClaimError.
+        """
+
+        async def work() -> None:
+            entry = seen.held
+            if entry is None:
+                # Its entry was lost, its containers may run: a failure below must not take their files away.
+                plan, library = self._plan(ref, raw)
+                entry = self._entry(plan, library.version if library else None)
+            if seen.stored != Stored(entry):
+                await asyncio.to_thread(self._ledger.write, entry)
+            self._ledger.hold(entry)
+            await self._hand_out(ref, raw)
+
+        return await self._to_the_end(self._if_still(ref, seen, work))
+
+    async def remove(self, ref: ClaimRef, seen: Record) -> bool:
+        """Removes everything of a claim that nobody will unprepare. False as of `mend`; raises ClaimError."""
+
+        async def work() -> None:
+            await asyncio.to_thread(self._remove, ref.uid)
+            self._ledger.release(ref.uid)
+
+        return await self._to_the_end(self._if_still(ref, seen, work))
+
+    async def follow(self, ref: ClaimRef, seen: Record) -> bool:
+        """Counts what the ledger's directory has of a claim. False as of `mend`; raises ClaimError."""
+
+        async def work() -> None:
+            if seen.stored is None:
+                self._ledger.release(ref.uid)
+            elif seen.stored.entry is not None:
+                self._ledger.hold(seen.stored.entry)
+
+        return await self._to_the_end(self._if_still(ref, seen, work))
 
     async def finish(self) -> None:
         """Waits for the work that is going on."""
@@ -121,27 +176,56 @@ class Preparer:
         async with self._only_one(ref):
             with self._steps.step(Step.CLAIM):
                 raw = await self._fetch(ref)
-            with self._steps.step(Step.PLAN):
-                allocation = read_allocation(ref, raw, driver=DRIVER, node=self._node.name)
-                if not allocation.results:
-                    return ()
-                plan = make_plan(allocation, self._node.inventory(), self._node.scales)
-                refuse_overcommit(plan, self._ledger.held_by_others(ref.uid), self._node.scales)
-                is_limited = any(grant.limits is not None for grant in plan.grants)
-                library = self._node.library() if is_limited else None
-            before = self._ledger.entries.get(ref.uid)
-            entry = self._entry(plan, library.version if library else None)
-            self._ledger.hold(entry)
-            was_prepared = before is not None and before.state is State.PREPARED
+            return await self._hand_out(ref, raw)
+
+    async def _hand_out(self, ref: ClaimRef, raw: Mapping[str, Any]) -> tuple[PreparedDevice, ...]:
+        with self._steps.step(Step.PLAN):
+            plan, library = self._plan(ref, raw)
+            if not plan.grants:
+                return ()
+            refuse_overcommit(plan, self._ledger.held_by_others(ref.uid), self._node.scales)
+        known = self._ledger.entries.get(ref.uid)
+        before = known if known is not None and known.state is State.PREPARED else None
+        entry = self._entry(plan, library.version if library else None)
+        unfinished = msgspec.structs.replace(entry, state=State.PREPARING)
+        self._ledger.hold(unfinished if before is None else entry)
+        try:
+            await asyncio.to_thread(self._make, plan, entry, before, library)
+        except (OSError, AbiError, DriverNotReadyError) as error:
+            await self._give_up(ref, before)
+            raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
+        except BaseException:
+            await self._give_up(ref, before)
+            raise
+        self._ledger.hold(entry)
+        return tuple(self._answer(grant) for grant in plan.grants)
+
+    def _plan(self, ref: ClaimRef, raw: Mapping[str, Any]) -> tuple[Plan, InstalledLibrary | None]:
+        """No grants where nothing is ours; the library where something needs it. Raises ClaimError."""
+        allocation = read_allocation(ref, raw, driver=DRIVER, node=self._node.name)
+        if not allocation.results:
+            return Plan(ref, ()), None
+        plan = make_plan(allocation, self._node.inventory(), self._node.scales)
+        is_limited = any(grant.limits is not None for grant in plan.grants)
+        return plan, self._node.library() if is_limited else None
+
+    def _is_written(self, plan: Plan, library: InstalledLibrary | None) -> bool:
+        return self._store.read(plan.claim.uid) == self._document(
+            plan, library
+        ).to_json() and self._directories.are_made(plan.claim.uid, plan.grants)
+
+    async def _if_still(self, ref: ClaimRef, seen: Record, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whoever asks the API server does so without the lock; so what it answered may be of the past."""
+        async with self._only_one(ref):
             try:
-                await asyncio.to_thread(self._make, plan, entry, before if was_prepared else None, library)
-            except (OSError, AbiError, DriverNotReadyError) as error:
-                await self._give_up(ref, before if was_prepared else None)
-                raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
-            except BaseException:
-                await self._give_up(ref, before if was_prepared else None)
-                raise
-            return tuple(self._answer(grant) for grant in plan.grants)
+                stored = await asyncio.to_thread(self._ledger.stored, ref.uid)
+                # Each Prepare makes an entry of its own, so the same object means that there was none.
+                if self._ledger.entries.get(ref.uid) is not seen.held or stored != seen.stored:
+                    return False
+                await work()
+            except OSError as error:
+                raise RetryableError(f"ResourceClaim {ref} can't be reconciled: {error}") from error
+            return True
 
     def _make(self, plan: Plan, entry: Entry, before: Entry | None, library: InstalledLibrary | None) -> None:
         """The effects, in a thread."""

@@ -13,12 +13,14 @@ from typing import Any
 
 import grpc
 
+from dra_driver import health, service
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.service import SUPPORTED_VERSIONS
 from protos.registration import registration_pb2, registration_pb2_grpc
 
 _log = logging.getLogger(__name__)
 PLUGIN_TYPE = "DRAPlugin"
+# Preferred first: a kubelet takes the first of each service that it knows, and skips what it does not know.
+SUPPORTED_VERSIONS = (service.V1, service.V1BETA1, health.V1, health.V1ALPHA1)
 
 
 class Registration:

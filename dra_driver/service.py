@@ -25,11 +25,9 @@ from protos.dra_v1beta1 import dra_v1beta1_pb2
 
 _log = logging.getLogger(__name__)
 
-# Preferred first: a kubelet takes the first that it knows. The short name registers, the long one is the
-# service.
+# The short name registers, the long one is the service.
 V1 = "v1.DRAPlugin"
 V1BETA1 = "v1beta1.DRAPlugin"
-SUPPORTED_VERSIONS = (V1, V1BETA1)
 V1_SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 V1BETA1_SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
 

@@ -5,13 +5,14 @@ Everything is checked at start, together: each mistake is one sentence that name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
 from dra_driver.capacity import Scales
@@ -33,8 +34,14 @@ def _absolute(path: Path) -> Path:
     return path
 
 
-def _short_enough(path: Path) -> Path:
-    sockets = Sockets.below(path, DRIVER)
+def _uid(text: str) -> str:
+    if re.fullmatch(r"[0-9A-Za-z-]{1,63}", text) is None:
+        raise ValueError("it must be a Pod's UID, such as 0c8f1f2e-0000-4000-8000-000000000001")
+    return text
+
+
+def _short_enough(path: Path, others: ValidationInfo) -> Path:
+    sockets = Sockets.below(path, DRIVER, others.data.get("pod_uid"))
     longest = max(len(bytes(socket)) for socket in (sockets.dra, sockets.registration))
     if longest > MAX_PATH:
         raise ValueError(f"a socket's path below it has {longest} bytes; Linux allows {MAX_PATH}")
@@ -64,6 +71,11 @@ class Settings(BaseSettings):
     )
 
     node_name: str = Field(min_length=1, description="name of the Node object we run on")
+    pod_uid: Annotated[str, AfterValidator(_uid)] | None = Field(
+        default=None,
+        description="UID of the Pod we run in; it goes into the sockets' names, so that an update's two Pods"
+        " don't take each other's",
+    )
     kubelet_root: Annotated[AbsolutePath, AfterValidator(_short_enough)] = Field(
         default=Path("/var/lib/kubelet"), description="the kubelet's --root-dir"
     )
@@ -96,8 +108,21 @@ class Settings(BaseSettings):
         le=100,
         description="how much compute a card promises, in times its own",
     )
+    look_period: float = Field(
+        default=30,
+        ge=0.1,
+        le=3600,
+        allow_inf_nan=False,
+        description="seconds from one look at the node's cards to the next",
+    )
     http_address: Annotated[str, AfterValidator(_address)] = Field(
         default="0.0.0.0:9470", description="serves /metrics, /healthz and /readyz"
+    )
+    reconcile_period: float = Field(
+        default=60.0,
+        ge=0.1,
+        le=3600,
+        description="seconds between two comparisons of ledger, files and API server",
     )
     kubeconfig: AbsolutePath | None = Field(default=None, description="instead of the Pod's service account")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -113,7 +138,7 @@ class Settings(BaseSettings):
 
     @property
     def sockets(self) -> Sockets:
-        return Sockets.below(self.kubelet_root, DRIVER)
+        return Sockets.below(self.kubelet_root, DRIVER, self.pod_uid)
 
     @property
     def http_host_and_port(self) -> tuple[str, int]:

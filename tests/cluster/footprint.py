@@ -89,7 +89,9 @@ class Footprint:
             if self.run.cgroup in _text(Path(f"/proc/{pid}/cgroup")):
                 traces.append(f"process {pid} in a cgroup of the cluster")
         for hierarchy in cgroups.hierarchies():
-            traces += [f"cgroup {path}" for path in hierarchy.mount.rglob(self.run.cgroup)]
+            # Not rglob: what it looks at is being removed meanwhile, and os.walk passes over what is gone.
+            found = (Path(top) for top, names, _ in os.walk(hierarchy.mount) if self.run.cgroup in names)
+            traces += [f"cgroup {parent / self.run.cgroup}" for parent in found]
         for file in ("/proc/self/mountinfo", "/proc/net/unix"):
             traces += [line for line in _text(Path(file)).splitlines() if self.run.work.name in line]
         return traces + ([f"directory {self.run.work}"] if self.run.work.exists() else [])

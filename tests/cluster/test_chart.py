@@ -52,6 +52,11 @@ def test_rendered(name: str, options: tuple[str, ...]) -> None:
     [
         pytest.param("driver.splitcount=3", "splitcount", id="unknown-value"),
         pytest.param("driver.splitCount=0", "/driver/splitCount", id="no-share"),
+        pytest.param(
+            "driver.updateStrategy.rollingUpdate.maxSurge=1",
+            "/driver/updateStrategy/rollingUpdate/maxSurge",
+            id="two-agents-at-once",
+        ),
         pytest.param("driver.memoryScaling=0", "/driver/memoryScaling", id="no-memory"),
         pytest.param("resourceNames.count=gpu", "/resourceNames/count", id="no-domain"),
         pytest.param("driver.driverRoot=run/nvidia", "/driver/driverRoot", id="relative-path"),

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { XID_OFF_THE_BUS = 79 }; /* NVIDIA's number for a card that answers no more */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned references;
 static struct nvml_card cards[FAKEGPU_CARDS];
@@ -28,7 +30,11 @@ nvmlReturn_t nvml_card(nvmlDevice_t device, const struct card_config **config) {
   nvmlReturn_t ready = nvml_ready();
   if (ready != NVML_SUCCESS) return ready;
   if (device < cards || device >= cards + cards_found) return NVML_ERROR_INVALID_ARGUMENT;
-  *config = &member_state()->cards[device->card];
+  const struct state *state = member_state();
+  /* Without the lock, which some callers hold. */
+  if (__atomic_load_n(&state->dynamic[device->card].xid, __ATOMIC_RELAXED) == XID_OFF_THE_BUS)
+    return NVML_ERROR_GPU_IS_LOST;
+  *config = &state->cards[device->card];
   return NVML_SUCCESS;
 }
 

@@ -30,7 +30,7 @@ class Agent:
     def __init__(self, root: Path, api: ApiServer, *, node: str = "node-a", **environment: str) -> None:
         self.root = root
         self.port = free_port()
-        self.sockets = Sockets.below(root / "kubelet", DRIVER)
+        self.sockets = Sockets.below(root / "kubelet", DRIVER, environment.get("TESSERA_POD_UID"))
         self.log = root / "agent.log"
         self._boot = root / "boot_id"
         self.boot("boot-1")

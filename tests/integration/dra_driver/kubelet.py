@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from protos.dra_health_v1 import dra_health_v1_pb2, dra_health_v1_pb2_grpc
+from protos.dra_health_v1alpha1 import dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc
 from protos.dra_v1 import dra_v1_pb2, dra_v1_pb2_grpc
 from protos.dra_v1beta1 import dra_v1beta1_pb2, dra_v1beta1_pb2_grpc
 from protos.registration import registration_pb2, registration_pb2_grpc
@@ -45,6 +48,19 @@ async def register(path: Path, *, error: str = "") -> Any:
         status = registration_pb2.RegistrationStatus(plugin_registered=not error, error=error)
         await stub.NotifyRegistrationStatus(status, timeout=5.0)
         return info
+
+
+async def watch_health(endpoint: Path, *, version: str = "v1") -> AsyncGenerator[Any, None]:
+    """The messages of one stream of the health service, until it ends."""
+    async with _channel(endpoint) as channel:
+        if version == "v1":
+            stub: Any = dra_health_v1_pb2_grpc.DRAResourceHealthStub(channel)
+            request: Any = dra_health_v1_pb2.NodeWatchResourcesRequest()
+        else:
+            stub = dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub(channel)
+            request = dra_health_v1alpha1_pb2.NodeWatchResourcesRequest()
+        async for message in stub.NodeWatchResources(request):
+            yield message
 
 
 class Kubelet:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,74 +14,18 @@ from dra_driver.claims import ClaimRef
 from dra_driver.names import ClaimUID
 from interposer import abi
 from kube import paths
-from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.unit.dra_driver.allocations import claim, claim_ref, opaque, share_id
+from tests.integration.dra_driver.world import World, two_cards
+from tests.unit.dra_driver.allocations import claim, opaque, share_id
 
-INVENTORY = Path(driver_root.__file__).parent / "inventories" / "two-cards.ini"
 GIB = 1 << 30
-
-
-class World:
-    """One node, its API server, and its kubelet."""
-
-    def __init__(self, agent: Agent, api: ApiServer, kubelet: Kubelet) -> None:
-        self.agent = agent
-        self.api = api
-        self.kubelet = kubelet
-
-    def devices(self) -> list[dict[str, Any]]:
-        return [
-            device
-            for item in self.api.all(paths.resource_slices())
-            for device in item["spec"].get("devices", ())
-        ]
-
-    def allocate(self, name: str, *results: dict[str, Any], config: list[Any] | None = None) -> WireClaim:
-        """A claim, allocated as the scheduler would have."""
-        ref = claim_ref(name)
-        self.api.put(paths.resource_claims(), claim(ref, *results, config=config))
-        return WireClaim(ref.namespace, ref.name, ref.uid)
-
-    def share(
-        self, index: int, memory: str = "3000Mi", cores: str = "30", shares: str = "100", **more: Any
-    ) -> dict[str, Any]:
-        """A result for the card of that number in the slice."""
-        return {
-            "request": "g0",
-            "driver": "gpu.tessera.dev",
-            "pool": "node-a",
-            "device": self.devices()[index]["name"],
-            "shareID": share_id(more.pop("share", 1)),
-            "consumedCapacity": {"memory": memory, "cores": cores, "shares": shares},
-            **more,
-        }
-
-    def spec(self, wire: WireClaim) -> dict[str, Any]:
-        path = self.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json"
-        document = json.loads(path.read_bytes())
-        assert isinstance(document, dict)
-        return document
-
-    async def prepared(self, wire: WireClaim) -> Any:
-        answer = (await self.kubelet.prepare(wire))[wire.uid]
-        assert answer.error == ""
-        return answer
-
-    async def metric(self, series: str) -> float:
-        _, text = await self.agent.get("/metrics")
-        return next(
-            float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
-        )
 
 
 @pytest.fixture
 async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
-    driver_root.install(root / "driver", root / "fakegpu", INVENTORY)
-    environment = {"FAKEGPU_DIR": str(root / "fakegpu"), "FAKEGPU_DEV": str(root / "driver/dev")}
-    with Agent(root, api, **environment) as made:
+    with Agent(root, api, **two_cards(root)) as made:
         await made.start()
         yield made
 
@@ -331,14 +273,13 @@ async def test_a_corrupt_ledger_is_said_aloud_and_unprepare_still_cleans(world: 
     await world.agent.stop(signal.SIGKILL)
     world.agent.sockets.registration.unlink()
     file = world.agent.root / "state/ledger" / f"{wire.uid}.json"
-    file.write_bytes(file.read_bytes()[:-9])
+    file.write_bytes(file.read_bytes()[:40])
     await world.agent.start()
     await register(world.agent.sockets.registration)
     assert f"{wire.uid}.corrupt is corrupt and set aside" in (await world.agent.get("/readyz"))[1]
     async with Kubelet(world.agent.sockets.dra) as kubelet:
         assert await kubelet.unprepare(wire) == {wire.uid: ""}
-    left = {path for path in world.agent.files() if not path.endswith(".corrupt")}
-    assert left == set()
+    assert world.agent.files() == set()
 
 
 async def test_idle_writes_nothing(world: World) -> None:

@@ -30,7 +30,12 @@ async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
 async def test_registers(agent: Agent) -> None:
     info = await register(agent.sockets.registration)
     assert (info.type, info.name, info.endpoint) == ("DRAPlugin", DRIVER, str(agent.sockets.dra))
-    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert list(info.supported_versions) == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert agent.sockets.dra.is_socket()
 
 

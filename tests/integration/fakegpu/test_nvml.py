@@ -129,8 +129,20 @@ answer(index=n.nvmlDeviceGetIndex(event.device), type=event.eventType, code=even
     with driver.spawn(*driver.client(code)) as process:
         assert process.stdout is not None
         assert 0.1 <= json.loads(process.stdout.readline())["waited"] < 1
-        driver.tool("fakegpu-ctl", "xid", driver.state, "1", "79")
-        assert json.loads(process.stdout.readline()) == {"index": 1, "type": 8, "code": 79}
+        driver.tool("fakegpu-ctl", "xid", driver.state, "1", "48")
+        assert json.loads(process.stdout.readline()) == {"index": 1, "type": 8, "code": 48}
+
+
+def test_a_card_off_the_bus_is_lost_until_reset(driver: Driver) -> None:
+    calls = {
+        "count": "n.nvmlDeviceGetCount()",
+        "other": "n.nvmlDeviceGetMinorNumber(h(0))",
+        "lost": "n.nvmlDeviceGetUUID(h(1))",
+    }
+    driver.tool("fakegpu-ctl", "xid", driver.state, "1", "79")
+    assert attempts(driver, calls) == {"count": 2, "other": 0, "lost": -15}
+    driver.tool("fakegpu-ctl", "reset", driver.state)
+    assert str(attempts(driver, calls)["lost"]).startswith("GPU-")
 
 
 def test_a_process_sees_the_cards_whose_nodes_it_can_open(driver: Driver) -> None:

@@ -127,6 +127,7 @@ async def test_a_driver_that_hangs_is_told_and_holds_up_nothing(
     looking = asyncio.create_task(setting.discovery.look())
     await asyncio.sleep(0.2)
     assert "has not answered for 0.05 s" in setting.conditions[Condition.GPUS].detail
+    assert setting.node.silence == setting.conditions[Condition.GPUS].detail
     release.set()
     assert await looking
     assert setting.conditions[Condition.GPUS].holds

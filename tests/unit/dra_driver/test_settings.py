@@ -25,6 +25,12 @@ def test_defaults() -> None:
     assert settings.container_driver_root == Path("/driver-root")
 
 
+def test_a_pods_sockets() -> None:
+    sockets = load(["--node-name", "a", "--pod-uid", "0c8f1f2e-0000"]).sockets
+    assert sockets.dra == Path("/var/lib/kubelet/plugins/gpu.tessera.dev/dra-0c8f1f2e-0000.sock")
+    assert sockets.registration.name == "gpu.tessera.dev-0c8f1f2e-0000-reg.sock"
+
+
 def test_a_flag_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_NODE_NAME", "from-environment")
     monkeypatch.setenv("TESSERA_SPLIT_COUNT", "4")
@@ -61,6 +67,8 @@ def test_all_mistakes_at_once() -> None:
         pytest.param("--memory-scaling", "Infinity", "can.t be .Infinity.", id="infinity"),
         pytest.param("--split-count", "1001", "less than or equal to 1000", id="split"),
         pytest.param("--kubelet-root", "/" + "a" * 90, "has 1.. bytes; Linux allows 107", id="socket-path"),
+        pytest.param("--pod-uid", "a/b", "it must be a Pod's UID", id="pod-uid"),
+        pytest.param("--pod-uid", "", "it must be a Pod's UID", id="no-pod-uid"),
         pytest.param("--node-name", "", "at least 1 character", id="empty"),
     ],
 )

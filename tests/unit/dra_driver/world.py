@@ -15,7 +15,7 @@ from cdi.store import Store
 from dra_driver import library
 from dra_driver.capacity import Scales
 from dra_driver.claims import ClaimRef
-from dra_driver.errors import RetryableError
+from dra_driver.errors import GoneError
 from dra_driver.grants import GrantDirectories
 from dra_driver.ledger import Ledger
 from dra_driver.names import CDI_KIND
@@ -82,7 +82,7 @@ class World:
     async def fetch(self, ref: ClaimRef) -> dict[str, Any]:
         await asyncio.sleep(self.fetch_delay)
         if ref.name not in self.claims:
-            raise RetryableError(f"ResourceClaim {ref} does not exist any more")
+            raise GoneError(f"ResourceClaim {ref} does not exist any more")
         return self.claims[ref.name]
 
     def put(self, raw: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ static int usage(void) {
       "usage: fakegpu-ctl init STATE INVENTORY   make STATE/state with the cards of the inventory\n"
       "       fakegpu-ctl show STATE             cards, processes, device time\n"
       "       fakegpu-ctl reset STATE            forget peaks, device time and errors\n"
-      "       fakegpu-ctl xid STATE CARD CODE    report a critical error of a card\n",
+      "       fakegpu-ctl xid STATE CARD CODE    report a critical error of a card; 79: it is lost\n",
       stderr);
   return 2;
 }

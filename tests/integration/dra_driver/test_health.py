@@ -1,0 +1,163 @@
+"""The health service over gRPC: by itself with a short heartbeat, then the agent's with fake cards."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_driver.capacity import Scales
+from dra_driver.health import Health, HealthService
+from dra_driver.node import Node
+from dra_driver.sockets import serving
+from tests.fakegpu import driver_root
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.agent import Agent
+from tests.integration.dra_driver.kubelet import register, watch_health
+from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
+
+INVENTORY = Path(driver_root.__file__).parent / "inventories" / "two-cards.ini"
+HEARTBEAT = 0.2
+
+
+def healths(message: Any) -> list[tuple[str, Health]]:
+    return [(device.device.device_name, Health(device.health)) for device in message.devices]
+
+
+async def next_of(stream: AsyncIterator[Any], seconds: float = 10.0) -> Any:
+    async with asyncio.timeout(seconds):
+        return await anext(stream)
+
+
+class Service:
+    """A health service on a socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.node = Node("node-a", Scales())
+        self.health = HealthService(self.node, lambda: {A100.name}, heartbeat=HEARTBEAT)
+
+
+@pytest.fixture
+async def service(root: Path) -> AsyncIterator[Service]:
+    made = Service(root / "dra.sock")
+    async with serving(made.path, made.health.serve):
+        yield made
+        made.health.end()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha1"])
+async def test_a_stream(service: Service, version: str) -> None:
+    async with aclosing(watch_health(service.path, version=version)) as stream:
+        (held,) = (await next_of(stream)).devices
+        assert (held.device.pool_name, held.device.device_name) == ("node-a", A100.name)
+        assert (held.health, held.message) == (Health.UNKNOWN, "the NVIDIA driver has not been asked yet")
+
+        service.node.found(two_cards())
+        message = await next_of(stream)
+        assert healths(message) == [(RTX_4090.name, Health.HEALTHY), (A100.name, Health.HEALTHY)]
+        for device in message.devices:
+            assert abs(device.last_updated_time - time.time()) < 5
+            assert device.health_check_timeout_seconds == 30
+
+        service.node.not_found("no answer")
+        assert {health for _, health in healths(await next_of(stream))} == {Health.UNKNOWN}
+
+
+async def test_heartbeats(service: Service) -> None:
+    service.node.found(two_cards())
+    async with aclosing(watch_health(service.path)) as stream:
+        first = await next_of(stream)
+        began = time.monotonic()
+        for _ in range(3):
+            assert healths(await next_of(stream, 5 * HEARTBEAT)) == healths(first)
+        assert time.monotonic() - began > 2 * HEARTBEAT
+
+
+async def test_several_watchers_and_one_that_leaves(service: Service) -> None:
+    service.node.found(two_cards())
+    async with aclosing(watch_health(service.path)) as one, aclosing(watch_health(service.path)) as two:
+        async with aclosing(watch_health(service.path)) as leaver:
+            await next_of(leaver)
+        assert healths(await next_of(one)) == healths(await next_of(two))
+        service.node.not_found("no answer")
+        for stream in (one, two):
+            async with asyncio.timeout(5):
+                async for message in stream:
+                    if {health for _, health in healths(message)} == {Health.UNKNOWN}:
+                        break
+
+
+async def test_streams_end_with_the_service(service: Service) -> None:
+    async with aclosing(watch_health(service.path)) as stream:
+        await next_of(stream)
+        service.health.end()
+        async with asyncio.timeout(5):
+            assert [message async for message in stream] == []
+
+
+@pytest.fixture
+async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
+    driver_root.install(root / "driver", root / "fakegpu", INVENTORY)
+    environment = {
+        "FAKEGPU_DIR": str(root / "fakegpu"),
+        "FAKEGPU_DEV": str(root / "driver/dev"),
+        "TESSERA_LOOK_PERIOD": "0.2",
+    }
+    with Agent(root, api, **environment) as made:
+        await made.start()
+        yield made
+
+
+async def _until(stream: AsyncIterator[Any], expected: set[Health]) -> Any:
+    """The first message with just these in it, long before a heartbeat."""
+    async with asyncio.timeout(8):
+        async for message in stream:
+            if {Health(device.health) for device in message.devices} == expected:
+                return message
+    raise AssertionError("the stream has ended")
+
+
+async def test_a_card_is_lost_and_found(agent: Agent, root: Path) -> None:
+    def fakegpu(*arguments: str) -> None:
+        command, *rest = arguments
+        subprocess.run([driver_root.program("fakegpu-ctl"), command, root / "fakegpu", *rest], check=True)
+
+    info = await register(agent.sockets.registration)
+    await agent.until_ready()
+    async with aclosing(watch_health(Path(info.endpoint))) as stream:
+        names = [name for name, _ in healths(await _until(stream, {Health.HEALTHY}))]
+        assert len(names) == 2
+        await asyncio.to_thread(fakegpu, "xid", "1", "79")
+        message = await _until(stream, {Health.HEALTHY, Health.UNHEALTHY})
+        assert [name for name, _ in healths(message)] == names
+        (lost,) = [device for device in message.devices if device.health == Health.UNHEALTHY]
+        assert lost.message.endswith("GPU 1 can't be described, the driver says: GPU is lost")
+        await asyncio.to_thread(fakegpu, "reset")
+        await _until(stream, {Health.HEALTHY})
+        (root / "driver/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06").unlink()
+        message = await _until(stream, {Health.UNKNOWN})
+        assert "libcuda" in message.devices[0].message
+
+
+async def test_watchers_hold_up_no_stop_and_come_back(agent: Agent) -> None:
+    await register(agent.sockets.registration)
+    await agent.until_ready()
+    async with aclosing(watch_health(agent.sockets.dra)) as stream:
+        await next_of(stream)
+        began = time.monotonic()
+        assert await agent.stop() == 0
+        assert time.monotonic() - began < 2.5  # the server would wait for the stream longer than this
+        async with asyncio.timeout(5):
+            assert [message async for message in stream] == []
+    await agent.start()
+    await register(agent.sockets.registration)
+    await agent.until_ready()
+    async with aclosing(watch_health(agent.sockets.dra)) as stream:
+        assert len((await _until(stream, {Health.HEALTHY})).devices) == 2

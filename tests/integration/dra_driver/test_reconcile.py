@@ -1,0 +1,164 @@
+"""The agent's process, with a short period: what is lost comes back, what is left over goes, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dra_driver.ledger import State, decode, encode
+from kube import paths
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.agent import Agent
+from tests.integration.dra_driver.kubelet import Kubelet, register
+from tests.integration.dra_driver.world import World, two_cards
+
+PERIOD = 0.5
+ROUNDS = 4 * PERIOD  # long enough for anything to happen that would
+
+
+@pytest.fixture
+async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
+    with Agent(root, api, TESSERA_RECONCILE_PERIOD=str(PERIOD), **two_cards(root)) as agent:
+        await agent.start()
+        await register(agent.sockets.registration)
+        async with Kubelet(agent.sockets.dra) as kubelet:
+            await agent.until_ready()
+            yield World(agent, api, kubelet)
+
+
+async def done(world: World, action: str) -> float:
+    return await world.metric(f'tessera_reconcile_total{{action="{action}"}}')
+
+
+async def restart(world: World) -> None:
+    world.agent.sockets.registration.unlink(missing_ok=True)
+    await world.agent.start()
+    await register(world.agent.sockets.registration)
+    await world.agent.until_ready()
+
+
+def times(world: World) -> dict[Path, int]:
+    """When each file of the node was changed last."""
+    roots = (world.agent.root / name for name in ("state", "run", "cdi"))
+    return {path: path.stat().st_mtime_ns for root in roots for path in root.rglob("*")}
+
+
+async def test_a_lost_cdi_directory_comes_back(world: World) -> None:
+    wires = [world.allocate(f"claim-{number}", world.share(number, share=number)) for number in range(2)]
+    for wire in wires:
+        await world.prepared(wire)
+    before = world.agent.files()
+    specs = [world.spec(wire) for wire in wires]
+    shutil.rmtree(world.agent.root / "cdi")
+    await world.agent.until(lambda: world.agent.files() == before, 4 * PERIOD)
+    assert [world.spec(wire) for wire in wires] == specs
+    assert await done(world, "rewrite") == 2
+
+
+async def test_lost_grants_come_back(world: World) -> None:
+    await world.prepared(world.allocate("claim", world.share(0)))
+    before = world.agent.files()
+    shutil.rmtree(world.agent.root / "run/claims")
+    await world.agent.until(lambda: world.agent.files() == before, 4 * PERIOD)
+
+
+async def test_leftovers_go_and_what_is_not_ours_stays(world: World) -> None:
+    await world.prepared(world.allocate("claim", world.share(0)))
+    foreign = world.agent.root / "cdi/nvidia.com-gpu.json"
+    foreign.write_text("{}")
+    before = world.agent.files()
+    (world.agent.root / "cdi/gpu.tessera.dev-grant_0c8f1f2e-dead.json").write_text("{}")
+    (world.agent.root / "run/claims/0c8f1f2e-beef/grant").mkdir(parents=True)
+    await world.agent.until(lambda: world.agent.files() == before)
+    assert await done(world, "remove") == 2
+
+
+async def test_a_claim_deleted_while_the_agent_was_away(world: World) -> None:
+    gone = world.allocate("gone", world.share(0, share=1))
+    stays = world.allocate("stays", world.share(0, share=2))
+    await world.prepared(stays)
+    before = world.agent.files()
+    await world.prepared(gone)
+    await world.agent.stop(signal.SIGKILL)
+    world.api.drop(paths.resource_claims(), "gone", "default")
+    await restart(world)
+    await world.agent.until(lambda: world.agent.files() == before)
+    assert await done(world, "unprepare") == 1
+    assert await world.metric("tessera_claims_prepared") == 1
+    assert f"default/gone:{gone.uid}: is gone" in world.agent.log.read_text()
+
+
+async def test_without_an_api_server_nothing_goes_and_unprepare_works(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    other = world.allocate("other", world.share(1, share=2))
+    await world.prepared(wire)
+    before = world.agent.files()
+    await world.prepared(other)
+    await world.api.stop()
+    world.api.drop(paths.resource_claims(), "claim", "default")
+    failures = await done(world, "failed")
+    await asyncio.sleep(ROUNDS)
+    assert await done(world, "failed") > failures
+    async with asyncio.timeout(2):
+        assert await world.kubelet.unprepare(other) == {other.uid: ""}
+    assert world.agent.files() == before
+    await world.api.start()
+    await world.agent.until(lambda: world.agent.files() == set())
+
+
+@pytest.mark.parametrize(("status", "reason"), [(500, "InternalError"), (403, "Forbidden"), (404, "Unknown")])
+async def test_an_api_server_that_refuses_has_said_nothing(world: World, status: int, reason: str) -> None:
+    """404 without the reason NotFound: a server that does not serve the group at the moment, or a proxy."""
+    await world.prepared(world.allocate("claim", world.share(0)))
+    before = world.agent.files()
+    failures = await done(world, "failed")
+    world.api.refuse(status, reason=reason, times=10_000, when=lambda seen: "/resourceclaims/" in seen.path)
+    await asyncio.sleep(ROUNDS)
+    assert await done(world, "failed") > failures
+    assert world.agent.files() == before
+
+
+async def test_a_claim_left_half_prepared_is_finished(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    await world.prepared(wire)
+    before = world.agent.files()
+    await world.agent.stop(signal.SIGKILL)
+    ledger = world.agent.root / "state/ledger" / f"{wire.uid}.json"
+    (world.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json").unlink()
+    entry = decode(ledger.read_bytes(), wire.uid)
+    ledger.write_bytes(encode(msgspec.structs.replace(entry, state=State.PREPARING)))
+    await restart(world)
+    await world.agent.until(lambda: world.agent.files() == before)
+    assert await done(world, "finish") == 1
+    assert await world.metric("tessera_claims_prepared") == 1
+
+
+async def test_a_corrupt_ledger_is_made_again(world: World) -> None:
+    held = world.allocate("held", world.share(0, "20Gi"))
+    await world.prepared(held)
+    await world.agent.stop(signal.SIGKILL)
+    ledger = world.agent.root / "state/ledger" / f"{held.uid}.json"
+    ledger.write_bytes(ledger.read_bytes()[:-9])
+    await restart(world)  # until it is ready, which it is not while a claim is not counted
+    assert await done(world, "restore") == 1
+    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    async with Kubelet(world.agent.sockets.dra) as kubelet:
+        assert "over-committed" in (await kubelet.prepare(new))[new.uid].error
+        assert await kubelet.unprepare(held) == {held.uid: ""}
+    assert world.agent.files() == set()
+
+
+async def test_idle_writes_nothing(world: World) -> None:
+    await world.prepared(world.allocate("claim", world.share(0)))
+    before = times(world)
+    requests = len([seen for seen in world.api.requests if seen.method != "GET"])
+    await asyncio.sleep(ROUNDS)
+    after = times(world)
+    assert after == before
+    assert len([seen for seen in world.api.requests if seen.method != "GET"]) == requests

@@ -1,0 +1,75 @@
+"""A node with two fake cards, its API server and its kubelet, as a test sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kube import paths
+from tests.fakegpu import driver_root
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.agent import Agent
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim
+from tests.unit.dra_driver.allocations import claim, claim_ref, share_id
+
+_INVENTORY = Path(driver_root.__file__).parent / "inventories" / "two-cards.ini"
+
+
+def two_cards(root: Path) -> dict[str, str]:
+    """Installs the fake driver below `root`; returns the environment in which an agent sees the cards."""
+    driver_root.install(root / "driver", root / "fakegpu", _INVENTORY)
+    return {"FAKEGPU_DIR": str(root / "fakegpu"), "FAKEGPU_DEV": str(root / "driver/dev")}
+
+
+class World:
+    """One node, its API server, and its kubelet."""
+
+    def __init__(self, agent: Agent, api: ApiServer, kubelet: Kubelet) -> None:
+        self.agent = agent
+        self.api = api
+        self.kubelet = kubelet
+
+    def devices(self) -> list[dict[str, Any]]:
+        return [
+            device
+            for item in self.api.all(paths.resource_slices())
+            for device in item["spec"].get("devices", ())
+        ]
+
+    def allocate(self, name: str, *results: dict[str, Any], config: list[Any] | None = None) -> WireClaim:
+        """A claim, allocated as the scheduler would have."""
+        ref = claim_ref(name)
+        self.api.put(paths.resource_claims(), claim(ref, *results, config=config))
+        return WireClaim(ref.namespace, ref.name, ref.uid)
+
+    def share(
+        self, index: int, memory: str = "3000Mi", cores: str = "30", shares: str = "100", **more: Any
+    ) -> dict[str, Any]:
+        """A result for the card of that number in the slice."""
+        return {
+            "request": "g0",
+            "driver": "gpu.tessera.dev",
+            "pool": "node-a",
+            "device": self.devices()[index]["name"],
+            "shareID": share_id(more.pop("share", 1)),
+            "consumedCapacity": {"memory": memory, "cores": cores, "shares": shares},
+            **more,
+        }
+
+    def spec(self, wire: WireClaim) -> dict[str, Any]:
+        path = self.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json"
+        document = json.loads(path.read_bytes())
+        assert isinstance(document, dict)
+        return document
+
+    async def prepared(self, wire: WireClaim) -> Any:
+        answer = (await self.kubelet.prepare(wire))[wire.uid]
+        assert answer.error == ""
+        return answer
+
+    async def metric(self, series: str) -> float:
+        _, text = await self.agent.get("/metrics")
+        return next(
+            float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
+        )

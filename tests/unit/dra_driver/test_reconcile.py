@@ -1,0 +1,481 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.claims import ClaimRef
+from dra_driver.conditions import Condition, Conditions
+from dra_driver.errors import RetryableError
+from dra_driver.ledger import Entry, State, Stored, encode
+from dra_driver.reconcile import FAILED, OUTCOMES, Action, Api, Found, Reconciler, decide
+from dra_driver.steps import Step
+from interposer import abi
+from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result
+from tests.unit.dra_driver.cards import A100, RTX_4090
+from tests.unit.dra_driver.world import World
+
+REF = claim_ref()
+PREPARED = Entry(uid=REF.uid, namespace=REF.namespace, name=REF.name, boot_id="boot-1", state=State.PREPARED)
+PREPARING = msgspec.structs.replace(PREPARED, state=State.PREPARING)
+EARLIER = msgspec.structs.replace(PREPARED, boot_id="boot-0")
+UNREADABLE = Stored(None)
+
+
+def found(held: Entry | None, stored: Stored | None = None, **more: Any) -> Found:
+    """With its files and its ledger file, unless said otherwise."""
+    stored = stored or (Stored(held) if held is not None else None)
+    return Found(**{"held": held, "stored": stored, "has_files": True} | more)
+
+
+@pytest.mark.parametrize(
+    ("what", "action"),
+    [
+        pytest.param(found(PREPARED, api=Api.HELD), None, id="as-it-should-be"),
+        pytest.param(found(PREPARED, api=Api.HELD, is_whole=False), Action.REWRITE, id="files-lost"),
+        pytest.param(
+            found(PREPARED, api=Api.HELD, is_whole=False, has_files=False),
+            Action.REWRITE,
+            id="all-lost",
+        ),
+        pytest.param(Found(PREPARED, None, True, Api.HELD), Action.REWRITE, id="ledger-file-lost"),
+        pytest.param(found(PREPARED, UNREADABLE, api=Api.HELD), Action.REWRITE, id="ledger-file-broken"),
+        pytest.param(found(PREPARED, api=Api.GONE), Action.UNPREPARE, id="gone"),
+        pytest.param(found(PREPARED, api=Api.GONE, is_whole=False), Action.UNPREPARE, id="gone-and-lost"),
+        pytest.param(found(PREPARED, is_whole=False), None, id="api-away"),
+        pytest.param(found(PREPARING), None, id="half-prepared-and-api-away"),
+        pytest.param(found(PREPARING, api=Api.HELD), Action.FINISH, id="half-prepared"),
+        pytest.param(found(PREPARING, api=Api.GONE), Action.UNPREPARE, id="half-prepared-and-gone"),
+        pytest.param(found(None), Action.REMOVE, id="orphan"),
+        pytest.param(Found(), None, id="nothing"),
+        pytest.param(found(None, UNREADABLE), None, id="unreadable-entry"),
+        pytest.param(found(None, UNREADABLE, api=Api.HELD), Action.RESTORE, id="unreadable-entry-of-a-claim"),
+        pytest.param(found(None, UNREADABLE, api=Api.GONE), None, id="unreadable-entry-of-no-claim"),
+        pytest.param(found(None, Stored(EARLIER)), Action.REMOVE, id="left-of-an-earlier-boot"),
+        pytest.param(found(None, Stored(PREPARED)), Action.FOLLOW, id="another-agent-prepared"),
+        pytest.param(found(PREPARING, Stored(PREPARED)), Action.FOLLOW, id="another-agent-finished"),
+        pytest.param(Found(PREPARED, api=Api.HELD), Action.FOLLOW, id="another-agent-unprepared"),
+    ],
+)
+def test_decide(what: Found, action: Action | None) -> None:
+    assert decide(what, "boot-1") is action
+
+
+def test_nothing_is_destroyed_on_a_guess() -> None:
+    for held in (PREPARED, PREPARING):
+        for stored in (None, Stored(held), UNREADABLE):
+            for is_whole in (True, False):
+                action = decide(Found(held, stored, True, Api.UNKNOWN, is_whole), "boot-1")
+                assert action is None or not action.destroys
+
+
+class Loop:
+    """A reconciler on a world, with a clock that is turned by hand."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.now = 0.0
+        self.conditions = Conditions()
+        self.done: Counter[str] = Counter()
+        self._something = asyncio.Event()
+        self.restart()
+
+    def restart(self) -> None:
+        self.reconciler = Reconciler(
+            node=NODE,
+            ledger=self.world.ledger,
+            directories=self.world.directories,
+            store=self.world.store,
+            preparer=self.world.preparer,
+            conditions=self.conditions,
+            fetch=self.fetch,
+            count=self.count,
+            period=60.0,
+            clock=lambda: self.now,
+        )
+
+    async def fetch(self, ref: ClaimRef) -> dict[str, Any]:
+        return await self.world.fetch(ref)
+
+    def count(self, action: str) -> None:
+        assert action in OUTCOMES
+        self.done[action] += 1
+        self._something.set()
+
+    async def has_done(self) -> None:
+        async with asyncio.timeout(5):
+            await self._something.wait()
+
+    async def look(self, times: int = 1, seconds: float = 60.0) -> dict[str, int]:
+        """What was done in so many rounds."""
+        self.done.clear()
+        for _ in range(times):
+            await self.reconciler.look()
+            self.now += seconds
+        return dict(self.done)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.put(claim(REF, result(RTX_4090, "3000Mi")))
+    return made
+
+
+@pytest.fixture
+def loop(world: World) -> Loop:
+    return Loop(world)
+
+
+def document(world: World) -> Path:
+    return world.store.path(REF.uid)
+
+
+def grant(world: World) -> Path:
+    return world.directories.directory(REF.uid, f"{REF.uid}-g0-00000001")
+
+
+def content(world: World) -> dict[str, Any]:
+    """Of all files but the usage, which is the tenant's."""
+    return {name: _content(world.root / name) for name in world.files()}
+
+
+def _content(path: Path) -> Any:
+    if path.is_dir() or path.name == "usage":
+        return None
+    return abi.read_limits(path) if path.name == "limits" else path.read_bytes()
+
+
+async def test_nothing_to_do_does_nothing(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    before = {path: path.stat().st_mtime_ns for path in world.root.rglob("*")}
+    assert await loop.look(3) == {}
+    assert {path: path.stat().st_mtime_ns for path in world.root.rglob("*")} == before
+
+
+def _lose_grant(world: World) -> None:
+    shutil.rmtree(grant(world))
+
+
+def _lose_cdi(world: World) -> None:
+    shutil.rmtree(world.root / "cdi")
+
+
+def _lose_run(world: World) -> None:
+    shutil.rmtree(world.root / "run")
+
+
+def _lose_limits(world: World) -> None:
+    (grant(world) / "limits").unlink()
+
+
+def _break_limits(world: World) -> None:
+    (grant(world) / "limits").chmod(0o644)
+    (grant(world) / "limits").write_bytes(b"no limits at all")
+
+
+def _change_document(world: World) -> None:
+    document(world).write_bytes(document(world).read_bytes().replace(b"nvidia0", b"nvidia1"))
+
+
+def _stray_grant(world: World) -> None:
+    (grant(world).parent / "stray").mkdir()
+
+
+def _lose_ledger(world: World) -> None:
+    (world.root / "state/ledger" / f"{REF.uid}.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _lose_cdi,
+        _lose_grant,
+        _lose_run,
+        _lose_limits,
+        _break_limits,
+        _change_document,
+        _stray_grant,
+        _lose_ledger,
+    ],
+)
+async def test_what_is_lost_comes_back(world: World, loop: Loop, damage: Any) -> None:
+    await world.preparer.prepare(REF)
+    before = content(world)
+    damage(world)
+    assert await loop.look() == {"rewrite": 1}
+    assert content(world) == before
+    assert abi.read_usage(grant(world) / "usage").memory_bytes == 0
+    assert await loop.look() == {}
+
+
+async def test_without_a_driver_nothing_is_compared(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    document(world).unlink()
+    (world.root / "driver/dev/nvidiactl").unlink()
+    assert await loop.look(3) == {}
+    assert world.ledger.entries[REF.uid].state is State.PREPARED
+
+
+async def test_a_disk_that_is_full_is_tried_again(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    document(world).unlink()
+
+    def reached(now: Step) -> None:
+        if now is Step.CDI:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.reached = reached
+    assert await loop.look() == {FAILED: 1}
+    assert world.ledger.entries[REF.uid].state is State.PREPARED
+    world.reached = lambda _step: None
+    assert await loop.look() == {"rewrite": 1}
+
+
+def _deleted(world: World) -> None:
+    world.claims.clear()
+
+
+def _another(world: World) -> None:
+    raw = claim(REF, result(RTX_4090))
+    raw["metadata"]["uid"] = "another"
+    world.put(raw)
+
+
+def _deallocated(world: World) -> None:
+    raw = claim(REF)
+    del raw["status"]
+    world.put(raw)
+
+
+def _elsewhere(world: World) -> None:
+    world.put(claim(REF, result(RTX_4090) | {"pool": "node-b"}))
+
+
+def _other_driver(world: World) -> None:
+    world.put(claim(REF, result(RTX_4090) | {"driver": "nic.example"}))
+
+
+GOING = [_deleted, _another, _deallocated, _elsewhere, _other_driver]
+
+
+@pytest.mark.parametrize("goes", GOING)
+async def test_a_claim_that_is_gone_is_unprepared_after_a_while(world: World, loop: Loop, goes: Any) -> None:
+    await world.preparer.prepare(REF)
+    before = content(world)
+    goes(world)
+    assert await loop.look(3, seconds=5.0) == {}
+    assert content(world) == before
+    loop.now += 30
+    assert await loop.look() == {"unprepare": 1}
+    assert world.files() == set()
+    assert dict(world.ledger.entries) == {}
+    assert await loop.look() == {}
+
+
+@pytest.mark.parametrize("goes", GOING)
+async def test_a_claim_that_comes_back_stays(world: World, loop: Loop, goes: Any) -> None:
+    await world.preparer.prepare(REF)
+    for _ in range(3):
+        goes(world)
+        assert await loop.look() == {}
+        world.put(claim(REF, result(RTX_4090, "3000Mi")))
+        assert await loop.look() == {}
+    assert REF.uid in world.ledger.entries
+
+
+async def test_an_api_server_that_is_away_has_said_nothing(world: World, loop: Loop) -> None:
+    other = claim_ref("other")
+    world.put(claim(other, result(A100, share=2)))
+    for ref in (REF, other):
+        await world.preparer.prepare(ref)
+    before = content(world)
+    asked = 0
+
+    async def fetch(ref: ClaimRef) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        raise RetryableError(f"ResourceClaim {ref} can't be read: connection refused")
+
+    world.claims.clear()
+    loop.reconciler._fetch = fetch
+    assert await loop.look(4) == {FAILED: 4}
+    assert asked <= 8
+    assert content(world) == before
+
+
+async def test_a_silent_api_server_holds_up_nobody(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def fetch(ref: ClaimRef) -> dict[str, Any]:
+        asked.set()
+        await answer.wait()
+        return world.claims[ref.name]
+
+    loop.reconciler._fetch = fetch
+    document(world).unlink()
+    looking = asyncio.create_task(loop.look())
+    await asked.wait()
+    await world.preparer.unprepare(REF)
+    answer.set()
+    assert await looking == {}
+    assert world.files() == set()  # what it wanted to mend is not there any more, and stays so
+
+
+async def test_a_claim_prepared_meanwhile_is_not_taken_away(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    world.put(claim(REF))
+    await loop.look()
+    asked, answer = asyncio.Event(), asyncio.Event()
+    unallocated = world.claims[REF.name]
+
+    async def fetch(_ref: ClaimRef) -> dict[str, Any]:
+        asked.set()
+        await answer.wait()
+        return unallocated
+
+    loop.reconciler._fetch = fetch
+    looking = asyncio.create_task(loop.look())
+    await asked.wait()
+    world.put(claim(REF, result(RTX_4090, "3000Mi")))
+    await world.preparer.prepare(REF)
+    before = content(world)
+    answer.set()
+    assert await looking == {}
+    assert content(world) == before
+
+
+async def test_orphans_go_after_a_while(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    for path in (world.root / "state/ledger").iterdir():
+        path.unlink()
+    world.restart()
+    loop.restart()
+    foreign = world.root / "cdi/nvidia.com-gpu.json"
+    foreign.write_text("{}")
+    assert await loop.look() == {}
+    assert await loop.look() == {"remove": 1}
+    assert world.files() == {"cdi/nvidia.com-gpu.json"}
+
+
+@pytest.mark.parametrize("step", [Step.GRANTS, Step.CDI, Step.LEDGER_PREPARED])
+async def test_a_claim_that_was_left_half_prepared(world: World, loop: Loop, step: Step) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def reached(now: Step) -> None:
+        if now in (step, Step.REMOVE_CDI):
+            raise KilledError
+
+    world.reached = reached
+    with pytest.raises(KilledError):
+        await world.preparer.prepare(REF)
+    world.reached = lambda _step: None
+    world.restart()
+    loop.restart()
+    assert await loop.look() == {"finish": 1}
+    assert world.ledger.entries[REF.uid].state is State.PREPARED
+    assert document(world).exists()
+    assert (grant(world) / "limits").exists()
+    assert await loop.look() == {}
+
+
+async def test_two_agents_while_one_replaces_the_other(world: World, loop: Loop) -> None:
+    """The new one prepares and unprepares; the old one follows and destroys nothing."""
+    old = loop
+    new = World.__new__(World)
+    new.__dict__.update(world.__dict__)
+    new.restart()
+    await new.preparer.prepare(REF)
+    before = content(world)
+    assert await old.look() == {"follow": 1}
+    assert world.ledger.entries[REF.uid].state is State.PREPARED
+    assert await old.look(3) == {}
+    assert content(world) == before
+    await new.preparer.unprepare(REF)
+    assert await old.look() == {"follow": 1}
+    assert dict(world.ledger.entries) == {}
+    assert await old.look(3) == {}
+    assert world.files() == set()
+
+
+BROKEN = [
+    pytest.param(lambda whole: whole[:-9], True, id="cut"),
+    pytest.param(lambda whole: whole.replace(b'"memory":3', b'"memory":4'), True, id="changed"),
+    pytest.param(lambda whole: whole.replace(b'"name":"claim"', b'"name":"clain"'), False, id="other-name"),
+    pytest.param(lambda whole: whole[:40], False, id="no-name"),
+    pytest.param(lambda whole: b"\0" * len(whole), False, id="zeros"),
+    pytest.param(lambda whole: whole.replace(b'"version":1', b'"version":9'), False, id="newer"),
+]
+
+
+def _break_ledger(world: World, loop: Loop, broken: Any) -> None:
+    path = world.root / "state/ledger" / f"{REF.uid}.json"
+    path.write_bytes(broken(encode(world.ledger.entries[REF.uid])))
+    world.restart()
+    loop.restart()
+
+
+@pytest.mark.parametrize(("broken", "comes_back"), BROKEN)
+async def test_an_entry_that_can_not_be_read(world: World, loop: Loop, broken: Any, comes_back: bool) -> None:
+    """It is made again from the claim, where the file still says which; its files stay in any case."""
+    await world.preparer.prepare(REF)
+    before, entry = content(world), world.ledger.entries[REF.uid]
+    for _ in range(2):
+        _break_ledger(world, loop, broken)
+        assert REF.uid not in world.ledger.entries
+        assert await loop.look(3) == ({"restore": 1} if comes_back else {})
+        assert loop.conditions[Condition.LEDGER].holds is comes_back
+        assert world.ledger.entries.get(REF.uid) == (entry if comes_back else None)
+        assert {name for name in before if "ledger" not in name} <= world.files()
+        world.ledger.hold(entry)
+    await world.preparer.unprepare(REF)
+    assert world.files() == set()
+
+
+async def test_a_restored_claim_keeps_its_files_whatever_fails(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    before = content(world)
+    _break_ledger(world, loop, lambda whole: whole[:-9])
+
+    def reached(now: Step) -> None:
+        if now is Step.GRANTS:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.reached = reached
+    assert await loop.look() == {FAILED: 1}
+    assert before.keys() <= world.files()
+    assert world.ledger.entries[REF.uid].state is State.PREPARED
+
+
+async def test_a_directory_that_can_not_be_read_ends_nothing(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    reconciler = loop.reconciler
+
+    def fail() -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    world.ledger.all_stored = fail  # type: ignore[method-assign]
+    running = asyncio.create_task(reconciler.run())
+    await loop.has_done()
+    assert not running.done()
+    running.cancel()
+    assert loop.done == {FAILED: 1}
+
+
+async def test_new_cards_are_looked_at_at_once(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    running = asyncio.create_task(loop.reconciler.run())
+    await asyncio.sleep(0.05)
+    document(world).unlink()
+    loop.reconciler.found(world.node.cards)
+    await loop.has_done()
+    running.cancel()
+    assert loop.done == {"rewrite": 1}
