@@ -16,7 +16,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -86,9 +86,7 @@ def main() -> None:
 
 async def run(chosen: Settings, connection: configuration.Connection) -> None:
     """Until SIGTERM or SIGINT. Raises what ended it otherwise."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = _signalled()
     release = _release()
     conditions = Conditions()
     metrics = Metrics(_registry())
@@ -101,10 +99,9 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
     )
     await asyncio.to_thread(_take_stock, ledger, directories, store, conditions)
     await asyncio.to_thread(_install_library, chosen, release, node, ledger, conditions)
-    figures = Figures(
-        release=release, node=node, ledger=ledger, directories=directories, conditions=conditions
+    metrics.registry.register(
+        Figures(release=release, node=node, ledger=ledger, directories=directories, conditions=conditions)
     )
-    metrics.registry.register(figures)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             Client(connection, user_agent=f"{settings.PROGRAM}/{release}")
@@ -147,19 +144,8 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
         listener = stack.enter_context(http.listen(*chosen.http_host_and_port))
         paths = chosen.sockets
         endpoints = http.Endpoints(metrics=metrics, conditions=conditions, sockets=paths)
-        await asyncio.to_thread(sockets.sweep, paths, DRIVER)
-        # The kubelet dials the DRA socket as soon as it has seen the other: so that one is last, and goes
-        # first.
         health = HealthService(node, partial(_devices_held, ledger))
-
-        def serve(server: grpc.aio.Server) -> None:
-            DraService(preparer, metrics).serve(server)
-            health.serve(server)
-
-        await stack.enter_async_context(sockets.serving(paths.dra, serve))
-        registration = Registration(driver=DRIVER, endpoint=paths.dra, conditions=conditions)
-        await stack.enter_async_context(sockets.serving(paths.registration, registration.serve))
-        stack.callback(health.end)
+        await stack.enter_async_context(_served(paths, DraService(preparer, metrics), health, conditions))
         gc.freeze()  # what start-up made stays; collections look at the rest alone
         await _until(
             stop,
@@ -168,6 +154,36 @@ async def run(chosen: Settings, connection: configuration.Connection) -> None:
             reconciler=reconciler.run(),
             http=http.serve(endpoints, listener),
         )
+
+
+def _signalled() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    paths: sockets.Sockets, dra: DraService, health: HealthService, conditions: Conditions
+) -> AsyncIterator[None]:
+    """Both sockets, until the block ends. Raises OSError.
+
+    The kubelet dials the DRA socket as soon as it has seen the other: so that one comes last, and goes first.
+    """
+
+    def serve(server: grpc.aio.Server) -> None:
+        dra.serve(server)
+        health.serve(server)
+
+    registration = Registration(driver=DRIVER, endpoint=paths.dra, conditions=conditions)
+    await asyncio.to_thread(sockets.sweep, paths, DRIVER)
+    async with sockets.serving(paths.dra, serve), sockets.serving(paths.registration, registration.serve):
+        try:
+            yield
+        finally:
+            health.end()
 
 
 async def _until(stop: asyncio.Event, **works: Coroutine[Any, Any, Any]) -> None:

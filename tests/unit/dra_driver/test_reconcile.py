@@ -3,122 +3,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from dra_driver.claims import ClaimRef
-from dra_driver.conditions import Condition, Conditions
+from dra_driver.conditions import Condition
 from dra_driver.errors import RetryableError
-from dra_driver.ledger import Entry, State, Stored, encode
-from dra_driver.reconcile import FAILED, OUTCOMES, Action, Api, Found, Reconciler, decide
+from dra_driver.ledger import State, encode
+from dra_driver.reconcile import FAILED
 from dra_driver.steps import Step
 from interposer import abi
-from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result
+from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090
+from tests.unit.dra_driver.loop import Loop
 from tests.unit.dra_driver.world import World
 
 REF = claim_ref()
-PREPARED = Entry(uid=REF.uid, namespace=REF.namespace, name=REF.name, boot_id="boot-1", state=State.PREPARED)
-PREPARING = msgspec.structs.replace(PREPARED, state=State.PREPARING)
-EARLIER = msgspec.structs.replace(PREPARED, boot_id="boot-0")
-UNREADABLE = Stored(None)
-
-
-def found(held: Entry | None, stored: Stored | None = None, **more: Any) -> Found:
-    """With its files and its ledger file, unless said otherwise."""
-    stored = stored or (Stored(held) if held is not None else None)
-    return Found(**{"held": held, "stored": stored, "has_files": True} | more)
-
-
-@pytest.mark.parametrize(
-    ("what", "action"),
-    [
-        pytest.param(found(PREPARED, api=Api.HELD), None, id="as-it-should-be"),
-        pytest.param(found(PREPARED, api=Api.HELD, is_whole=False), Action.REWRITE, id="files-lost"),
-        pytest.param(
-            found(PREPARED, api=Api.HELD, is_whole=False, has_files=False),
-            Action.REWRITE,
-            id="all-lost",
-        ),
-        pytest.param(Found(PREPARED, None, True, Api.HELD), Action.REWRITE, id="ledger-file-lost"),
-        pytest.param(found(PREPARED, UNREADABLE, api=Api.HELD), Action.REWRITE, id="ledger-file-broken"),
-        pytest.param(found(PREPARED, api=Api.GONE), Action.UNPREPARE, id="gone"),
-        pytest.param(found(PREPARED, api=Api.GONE, is_whole=False), Action.UNPREPARE, id="gone-and-lost"),
-        pytest.param(found(PREPARED, is_whole=False), None, id="api-away"),
-        pytest.param(found(PREPARING), None, id="half-prepared-and-api-away"),
-        pytest.param(found(PREPARING, api=Api.HELD), Action.FINISH, id="half-prepared"),
-        pytest.param(found(PREPARING, api=Api.GONE), Action.UNPREPARE, id="half-prepared-and-gone"),
-        pytest.param(found(None), Action.REMOVE, id="orphan"),
-        pytest.param(Found(), None, id="nothing"),
-        pytest.param(found(None, UNREADABLE), None, id="unreadable-entry"),
-        pytest.param(found(None, UNREADABLE, api=Api.HELD), Action.RESTORE, id="unreadable-entry-of-a-claim"),
-        pytest.param(found(None, UNREADABLE, api=Api.GONE), None, id="unreadable-entry-of-no-claim"),
-        pytest.param(found(None, Stored(EARLIER)), Action.REMOVE, id="left-of-an-earlier-boot"),
-        pytest.param(found(None, Stored(PREPARED)), Action.FOLLOW, id="another-agent-prepared"),
-        pytest.param(found(PREPARING, Stored(PREPARED)), Action.FOLLOW, id="another-agent-finished"),
-        pytest.param(Found(PREPARED, api=Api.HELD), Action.FOLLOW, id="another-agent-unprepared"),
-    ],
-)
-def test_decide(what: Found, action: Action | None) -> None:
-    assert decide(what, "boot-1") is action
-
-
-def test_nothing_is_destroyed_on_a_guess() -> None:
-    for held in (PREPARED, PREPARING):
-        for stored in (None, Stored(held), UNREADABLE):
-            for is_whole in (True, False):
-                action = decide(Found(held, stored, True, Api.UNKNOWN, is_whole), "boot-1")
-                assert action is None or not action.destroys
-
-
-class Loop:
-    """A reconciler on a world, with a clock that is turned by hand."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.now = 0.0
-        self.conditions = Conditions()
-        self.done: Counter[str] = Counter()
-        self._something = asyncio.Event()
-        self.restart()
-
-    def restart(self) -> None:
-        self.reconciler = Reconciler(
-            node=NODE,
-            ledger=self.world.ledger,
-            directories=self.world.directories,
-            store=self.world.store,
-            preparer=self.world.preparer,
-            conditions=self.conditions,
-            fetch=self.fetch,
-            count=self.count,
-            period=60.0,
-            clock=lambda: self.now,
-        )
-
-    async def fetch(self, ref: ClaimRef) -> dict[str, Any]:
-        return await self.world.fetch(ref)
-
-    def count(self, action: str) -> None:
-        assert action in OUTCOMES
-        self.done[action] += 1
-        self._something.set()
-
-    async def has_done(self) -> None:
-        async with asyncio.timeout(5):
-            await self._something.wait()
-
-    async def look(self, times: int = 1, seconds: float = 60.0) -> dict[str, int]:
-        """What was done in so many rounds."""
-        self.done.clear()
-        for _ in range(times):
-            await self.reconciler.look()
-            self.now += seconds
-        return dict(self.done)
 
 
 @pytest.fixture
