@@ -19,9 +19,17 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fakegpu.inventory import Card, Inventory, InventoryError, read_inventory
+from tests.fakegpu.inventory import (
+    Card,
+    Inventory,
+    InventoryError,
+    compute_instance_capability,
+    gpu_instance_capability,
+    read_inventory,
+)
 
 BUILD = Path(__file__).parent / "build"
 INVENTORIES = Path(__file__).parent / "inventories"
@@ -78,19 +86,46 @@ def _install_files(root: Path, version: str) -> None:
     _copy(program("nvidia-smi"), root / "usr" / "bin" / "nvidia-smi")
 
 
+def _make_node(node: Path, mode: int) -> None:
+    try:
+        os.mknod(node, mode | stat.S_IFCHR, NULL_DEVICE)
+    except PermissionError:
+        raise DriverRootError(f"making {node} needs root") from None
+    node.chmod(mode)
+
+
+def _capabilities(cards: tuple[Card, ...]) -> Iterator[tuple[str, int]]:
+    """Path below …/capabilities and number of each right over MIG; none where no card is in MIG mode."""
+    if not any(card.mig for card in cards):
+        return
+    yield "mig/config", 1
+    yield "mig/monitor", 2
+    for card in cards:
+        for instance in card.instances:
+            gi, ci = instance.gpu_instance, instance.compute_instance
+            below = f"gpu{card.minor}/mig/gi{gi}"
+            yield f"{below}/access", gpu_instance_capability(card.minor, gi)
+            yield f"{below}/ci{ci}/access", compute_instance_capability(card.minor, gi, ci)
+
+
+def _capability_mode(path: str) -> int:
+    return 0o400 if path == "mig/config" else 0o444
+
+
 def _make_nodes(root: Path, cards: tuple[Card, ...]) -> None:
     directory = root / "dev"
     directory.mkdir(parents=True, exist_ok=True)
     names = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{card.minor}" for card in cards)]
+    shutil.rmtree(directory / "nvidia-caps", ignore_errors=True)
     for stale in directory.glob("nvidia*"):
         stale.unlink()
     for name in names:
-        node = directory / name
-        try:
-            os.mknod(node, 0o666 | stat.S_IFCHR, NULL_DEVICE)
-        except PermissionError:
-            raise DriverRootError(f"making {node} needs root") from None
-        node.chmod(0o666)
+        _make_node(directory / name, 0o666)
+    capabilities = dict(_capabilities(cards))
+    if capabilities:
+        (directory / "nvidia-caps").mkdir()
+    for path, number in capabilities.items():
+        _make_node(directory / "nvidia-caps" / f"nvidia-cap{number}", _capability_mode(path))
 
 
 def _write(path: Path, text: str) -> None:
@@ -120,6 +155,20 @@ def _write_proc(root: Path, inventory: Inventory) -> None:
         )
 
 
+def _write_capabilities(root: Path, cards: tuple[Card, ...]) -> None:
+    """What tells the capability nodes of an instance, as the driver has it in /proc."""
+    proc = root / "proc" / "driver"
+    shutil.rmtree(proc / "nvidia" / "capabilities", ignore_errors=True)
+    minors = []
+    for path, number in dict(_capabilities(cards)).items():
+        _write(
+            proc / "nvidia" / "capabilities" / path,
+            f"DeviceFileMinor: {number}\nDeviceFileMode: {_capability_mode(path)}\nDeviceFileModify: 1\n",
+        )
+        minors.append(f"{path.removeprefix('mig/').replace('/mig/', '/')} {number}\n")
+    _write(proc / "nvidia-caps" / "mig-minors", "".join(minors))
+
+
 def _write_sys(root: Path, cards: tuple[Card, ...]) -> None:
     links = root / "sys" / "bus" / "pci" / "devices"
     links.mkdir(parents=True, exist_ok=True)
@@ -146,6 +195,7 @@ def install(root: Path, state: Path, inventory: Path) -> Inventory:
     _install_files(root, cards.driver_version)
     _make_nodes(root, cards.cards)
     _write_proc(root, cards)
+    _write_capabilities(root, cards.cards)
     _write_sys(root, cards.cards)
     state.mkdir(parents=True, exist_ok=True)
     made = subprocess.run(
@@ -169,6 +219,8 @@ def main() -> int:
         return 1
     for card in inventory.cards:
         print(f"/dev/nvidia{card.minor}  {card.uuid}  {card.name}")
+        for instance in card.instances:
+            print(f"    {instance.uuid}  {instance.profile}")
     return 0
 
 

@@ -15,6 +15,31 @@ class InventoryError(ValueError):
     """The inventory can't be read; the message names file, line and what is wrong."""
 
 
+# Places that capability nodes are numbered for: instances per card, compute instances per instance.
+GPU_INSTANCES = 15
+COMPUTE_INSTANCES = 8
+FIRST_CAPABILITY = 3  # 1 and 2 are the rights to configure and to monitor MIG
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A MIG instance: a compute instance of a GPU instance."""
+
+    uuid: str
+    profile: str  # 1g.10gb
+    gpu_instance: int
+    compute_instance: int
+
+
+def gpu_instance_capability(minor: int, gpu_instance: int) -> int:
+    """Number of the node /dev/nvidia-caps/nvidia-cap<N> that opens a GPU instance of card `minor`."""
+    return FIRST_CAPABILITY + (minor * GPU_INSTANCES + gpu_instance) * (COMPUTE_INSTANCES + 1)
+
+
+def compute_instance_capability(minor: int, gpu_instance: int, compute_instance: int) -> int:
+    return gpu_instance_capability(minor, gpu_instance) + 1 + compute_instance
+
+
 @dataclass(frozen=True)
 class Card:
     name: str
@@ -23,6 +48,8 @@ class Card:
     pci: str  # 0000:41:00.0
     pci_device_id: int  # device << 16 | vendor
     numa_node: int
+    mig: bool = False
+    instances: tuple[Instance, ...] = ()
 
     @property
     def pci_root(self) -> str:
@@ -37,10 +64,14 @@ class Inventory:
     cards: tuple[Card, ...]
 
 
-def _sections(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
-    driver: dict[str, str] = {}
-    cards: list[dict[str, str]] = []
-    current: dict[str, str] | None = None
+Keys = dict[str, str]
+
+
+def _sections(path: Path) -> tuple[Keys, list[tuple[Keys, list[Keys]]]]:
+    """The keys of [driver], and of each [card] with those of its [mig] sections."""
+    driver: Keys = {}
+    cards: list[tuple[Keys, list[Keys]]] = []
+    current: Keys | None = None
     for number, raw in enumerate(path.read_text().splitlines(), 1):
         line = raw.strip()
         if not line or line[0] in "#;":
@@ -49,16 +80,25 @@ def _sections(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
             current = driver
         elif line == "[card]":
             current = {}
-            cards.append(current)
+            cards.append((current, []))
+        elif line == "[mig]" and cards:
+            current = {}
+            cards[-1][1].append(current)
         elif current is not None and "=" in line:
             key, value = line.split("=", 1)
             current[key.strip()] = value.strip()
         else:
-            raise InventoryError(f"{path}:{number}: neither [driver], [card] nor key = value: {line!r}")
+            raise InventoryError(
+                f"{path}:{number}: neither [driver], [card], [mig] nor key = value: {line!r}"
+            )
     return driver, cards
 
 
-def _card(keys: Mapping[str, str], index: int) -> Card:
+def _instance(keys: Mapping[str, str]) -> Instance:
+    return Instance(keys["uuid"], keys["profile"], int(keys.get("gi", 0)), int(keys.get("ci", 0)))
+
+
+def _card(keys: Mapping[str, str], instances: list[Keys], index: int) -> Card:
     return Card(
         name=keys["name"],
         uuid=keys["uuid"],
@@ -66,13 +106,15 @@ def _card(keys: Mapping[str, str], index: int) -> Card:
         pci=keys["pci"].lower(),
         pci_device_id=int(keys.get("pci_device_id", "0x10de"), 0),
         numa_node=int(keys.get("numa_node", -1)),
+        mig=keys.get("mig", "0") != "0",
+        instances=tuple(_instance(keys) for keys in instances),
     )
 
 
 def read_inventory(path: Path) -> Inventory:
     driver, cards = _sections(path)
     try:
-        return Inventory(driver["version"], tuple(_card(card, index) for index, card in enumerate(cards)))
+        return Inventory(driver["version"], tuple(_card(*card, index) for index, card in enumerate(cards)))
     except KeyError as missing:
         raise InventoryError(f"{path}: no {missing.args[0]}") from None
     except ValueError as wrong:

@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define BASE ((void *)(uintptr_t)0x200000000000ull)
 #define SMALLEST_SHIFT 9u /* 512 bytes, CUDA's own alignment */
@@ -44,7 +45,7 @@ static bool reserve(void) {
     region_bytes = size;
     break;
   }
-  for (unsigned class = 0; class < CLASSES; class++) {
+  for (unsigned class = 0; class < CLASSES; class ++) {
     uint64_t step = 1ull << (SMALLEST_SHIFT + class / 4u);
     uint64_t bytes = step + step / 4u * (class % 4u);
     regions[class].cell_bytes = (bytes + 511u) / 512u * 512u;
@@ -57,7 +58,7 @@ static unsigned class_of(uint64_t bytes) {
   unsigned class = 0;
   unsigned bits = 63u - (unsigned)__builtin_clzll(bytes | 1u);
   if (bits > SMALLEST_SHIFT) class = (bits - SMALLEST_SHIFT) * 4u;
-  while (class < CLASSES && regions[class].cell_bytes < bytes) class++;
+  while (class < CLASSES && regions[class].cell_bytes < bytes) class ++;
   return class;
 }
 
@@ -101,7 +102,7 @@ struct block *address_take(uint64_t bytes, bool whole_pages) {
 
 struct block *address_find(CUdeviceptr address) {
   if (reservation == 0 || address < reservation || address - reservation >= region_bytes * CLASSES)
-    return NULL;
+    return mapping_find(address);
   const struct region *region = &regions[(address - reservation) / region_bytes];
   uint64_t cell = (address - region->base) / region->cell_bytes;
   if (cell >= region->cells) return NULL;
@@ -109,9 +110,26 @@ struct block *address_find(CUdeviceptr address) {
   return block->kind != BLOCK_FREE && address - block->base < block->bytes ? block : NULL;
 }
 
+uint64_t shared_bytes(uint64_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+void pages_clear(CUdeviceptr base, uint64_t bytes) {
+  void *start = (void *)(uintptr_t)base;  // NOLINT(performance-no-int-to-ptr)
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(start, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED) mprotect(start, bytes, PROT_NONE);
+}
+
+/* What was mapped over a block's pages makes room for empty ones again. */
+static void unmap_file(struct block *block) {
+  pages_clear(block->base, shared_bytes(block->bytes));
+  close(block->file - 1);
+  block->file = 0;
+}
+
 void address_drop(struct block *block) {
   struct region *region = &regions[(block->base - reservation) / region_bytes];
-  if (block->readable) {
+  if (block->file != 0) {
+    unmap_file(block);
+  } else if (block->readable) {
     CUdeviceptr first = (block->base + PAGE - 1) / PAGE * PAGE,
                 end = (block->base + block->bytes) / PAGE * PAGE;
     if (block->bytes % PAGE != 0 && region->cell_bytes % PAGE == 0) end += PAGE;
@@ -125,7 +143,7 @@ void address_drop(struct block *block) {
 }
 
 void address_each(void (*visit)(struct block *block, void *argument), void *argument) {
-  for (unsigned class = 0; class < CLASSES; class++)
+  for (unsigned class = 0; class < CLASSES; class ++)
     for (uint32_t cell = 0; cell < regions[class].cells; cell++) {
       struct block *block = cell_at(&regions[class], cell);
       if (block->kind != BLOCK_FREE) visit(block, argument);
@@ -133,7 +151,9 @@ void address_each(void (*visit)(struct block *block, void *argument), void *argu
 }
 
 bool address_open(struct block *block) {
+  if (block->kind == BLOCK_RESERVED) return false; /* of a graph that is not running */
   if (block->readable) return true;
+  if (block->kind == BLOCK_MAPPED) return false; /* cuMemSetAccess decides */
   CUdeviceptr first = block->base / OPEN_UNIT * OPEN_UNIT;
   CUdeviceptr end = (block->base + block->bytes + OPEN_UNIT - 1) / OPEN_UNIT * OPEN_UNIT;
   if (first < reservation) first = reservation;

@@ -13,7 +13,8 @@ uint64_t memory_rounded(uint64_t bytes) {
 uint64_t memory_free(uint32_t card) {
   const struct state *state = member_state();
   uint64_t total = state->cards[card].memory_bytes;
-  uint64_t taken = state->cards[card].reserved_bytes + state->dynamic[card].used_bytes;
+  uint64_t taken = state->cards[card].reserved_bytes + state->dynamic[card].used_bytes +
+                   state->dynamic[card].stranger_bytes;
   return taken < total ? total - taken : 0;
 }
 

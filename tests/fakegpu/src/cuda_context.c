@@ -30,7 +30,12 @@ CUresult context_current(CUcontext *context) {
   const struct current *top = &stack[depth - 1];
   if (!context_alive(top->context) || top->context->id != top->id) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *context = top->context;
-  return CUDA_SUCCESS;
+  return card_answers((*context)->card);
+}
+
+/* Which error the calls of a running process get once its card is off the bus is a guess. */
+CUresult card_answers(uint32_t card) {
+  return unit_is_lost(member_state(), card) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 static void set_limits(CUcontext context) {
@@ -58,6 +63,7 @@ static CUresult create(CUdevice ordinal, unsigned flags, unsigned api_version, C
     object_drop(&spare, context);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  clock_sleep(member_state()->driver.context_ns);
   *made = context;
   return CUDA_SUCCESS;
 }

@@ -25,6 +25,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {
 CUresult cuCtxSynchronize(void) {
   CUcontext context = NULL;
   CUresult result = context_current(&context);
+  if (result == CUDA_SUCCESS) result = capture_forbids_context(context);
   if (result == CUDA_SUCCESS) timeline_wait(context->card, context->newest);
   return result;
 }
@@ -33,8 +34,9 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
   if (context == NULL) return cuCtxSynchronize();
   if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   if (!context_alive(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  timeline_wait(context->card, context->newest);
-  return CUDA_SUCCESS;
+  CUresult result = capture_forbids_context(context);
+  if (result == CUDA_SUCCESS) timeline_wait(context->card, context->newest);
+  return result;
 }
 
 CUresult cuCtxGetFlags(unsigned *flags) {

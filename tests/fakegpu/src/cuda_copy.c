@@ -9,11 +9,19 @@
 
 /* Host address of [address, address + bytes): inside one block, or plain host memory; NULL: a device address
  * that is not (or not all) allocated. Under driver_lock. */
-static void *reach(CUdeviceptr address, uint64_t bytes, bool must_be_device) {
+void *memory_reach(CUdeviceptr address, uint64_t bytes, bool must_be_device) {
   struct block *block = address_find(address);
   if (block == NULL)
     return must_be_device ? NULL : (void *)(uintptr_t)address;  // NOLINT(performance-no-int-to-ptr)
-  if (address - block->base + bytes > block->bytes || !address_open(block)) return NULL;
+  if (!address_open(block)) return NULL;
+  if (block->kind == BLOCK_MAPPED &&
+      address - block->base + bytes > block->bytes) { /* on into the next mapping */
+    uint64_t first = block->bytes - (address - block->base);
+    return memory_reach(address + first, bytes - first, true) == NULL
+               ? NULL
+               : (void *)(uintptr_t)address;  // NOLINT(performance-no-int-to-ptr)
+  }
+  if (address - block->base + bytes > block->bytes) return NULL;
   return (void *)(uintptr_t)address;  // NOLINT(performance-no-int-to-ptr)
 }
 
@@ -24,10 +32,24 @@ static CUresult copy(CUdeviceptr target, bool target_is_device, CUdeviceptr sour
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (bytes == 0) return CUDA_SUCCESS;
+  if (capture_any()) {
+    bool captured = false;
+    CUgraphNodeParams node = {.type = NODE_MEMCPY};
+    enum { UNIFIED = 4 };
+    node.copy.copy = (CUDA_MEMCPY3D_v2){.source_type = UNIFIED,
+                                        .source_device = source,
+                                        .target_type = UNIFIED,
+                                        .target_device = target,
+                                        .width = bytes,
+                                        .height = 1,
+                                        .depth = 1};
+    result = capture_work(context, stream, &node, false, &captured);
+    if (result != CUDA_SUCCESS || captured) return result;
+  }
   if (synchronous) timeline_wait(context->card, stream_newest(context, stream));
   driver_lock();
-  void *to = target == 0 ? NULL : reach(target, bytes, target_is_device);
-  const void *from = source == 0 ? NULL : reach(source, bytes, source_is_device);
+  void *to = target == 0 ? NULL : memory_reach(target, bytes, target_is_device);
+  const void *from = source == 0 ? NULL : memory_reach(source, bytes, source_is_device);
   driver_unlock();
   if (to == NULL || from == NULL) return CUDA_ERROR_INVALID_VALUE;
   memmove(to, from, bytes);
@@ -68,8 +90,15 @@ static CUresult fill(CUdeviceptr target, const void *value, size_t width, size_t
   if (result != CUDA_SUCCESS) return result;
   if (count == 0) return CUDA_SUCCESS;
   if (target % width != 0 || count > SIZE_MAX / width) return CUDA_ERROR_INVALID_VALUE;
+  bool captured = false;
+  CUgraphNodeParams node = {.type = NODE_MEMSET};
+  node.fill = (CUDA_MEMSET_NODE_PARAMS_v1){
+      .target = target, .element_bytes = (unsigned)width, .width = count, .height = 1};
+  memcpy(&node.fill.value, value, width);
+  result = capture_work(context, stream, &node, false, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
-  unsigned char *to = target == 0 ? NULL : reach(target, count * width, true);
+  unsigned char *to = target == 0 ? NULL : memory_reach(target, count * width, true);
   driver_unlock();
   if (to == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (width == 1) {

@@ -46,23 +46,30 @@ static unsigned nibble(char digit) {
   return (unsigned)(isdigit((unsigned char)digit) ? digit - '0' : tolower((unsigned char)digit) - 'a' + 10);
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
-  const struct card_config *card = NULL;
-  CUresult result = card_of(device, &card);
-  if (result != CUDA_SUCCESS) return result;
-  if (uuid == NULL) return CUDA_ERROR_INVALID_VALUE;
-  const char *digits = card->uuid + 4;
+/* The 16 bytes of "GPU-…" or "MIG-…". */
+static void read_uuid(const char *text, CUuuid *uuid) {
+  const char *digits = text + 4;
   for (int index = 0; index < 16; index++) {
     if (*digits == '-') digits++;
     unsigned value = nibble(digits[0]) << 4 | nibble(digits[1]);
     memcpy(&uuid->bytes[index], &(unsigned char){(unsigned char)value}, 1);
     digits += 2;
   }
+}
+
+static CUresult get_uuid(CUuuid *uuid, CUdevice device, bool of_instance) {
+  const struct card_config *card = NULL;
+  CUresult result = card_of(device, &card);
+  if (result != CUDA_SUCCESS) return result;
+  if (uuid == NULL) return CUDA_ERROR_INVALID_VALUE;
+  bool of_card = card->parent != 0 && !of_instance;
+  read_uuid(of_card ? member_state()->cards[card->parent - 1u].uuid : card->uuid, uuid);
   return CUDA_SUCCESS;
 }
 
-/* Differs from the first for MIG instances only. */
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+/* The manual: of a MIG instance this tells the card's uuid, _v2 the instance's own. */
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return get_uuid(uuid, device, false); }
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) { return get_uuid(uuid, device, true); }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   const struct card_config *card = NULL;

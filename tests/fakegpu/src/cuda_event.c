@@ -7,10 +7,11 @@
 static struct object *spare;
 static CUevent watched; /* recorded events whose moment is not known yet */
 
-static bool alive(CUevent event) { return event != NULL && event->object.magic == MAGIC_EVENT; }
+bool event_alive(CUevent event) { return event != NULL && event->object.magic == MAGIC_EVENT; }
 
 /* True once the card has reached the event; then its moment is noted. */
 static bool reached(CUevent event) {
+  if (event->shared != NULL) return event_share_reached(event);
   if (event->done_ns != 0) return true;
   uint64_t end = 0;
   if (!timeline_finished(event->context->card, event->sequence, &end)) return false;
@@ -64,9 +65,11 @@ CUresult cuEventDestroy_v2(CUevent event) {
   CUresult ready = driver_ready();
   if (ready != CUDA_SUCCESS) return ready;
   driver_lock();
-  CUresult result = alive(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = event_alive(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   if (result == CUDA_SUCCESS) {
     if (event->watched) forget(event);
+    capture_forget(NULL, event);
+    event_share_end(event);
     object_drop(&spare, event);
   }
   driver_unlock();
@@ -80,13 +83,17 @@ CUresult cuEventRecord(CUevent event, CUstream handle) {
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!alive(event)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_alive(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  bool captured = false;
+  result = capture_record(context, stream, event, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
   event->sequence = stream_newest(context, stream);
   event->recorded_ns = clock_now();
   event->done_ns = 0;
   event->recorded = true;
+  event_share_record(event);
   if (!reached(event) && !event->watched) {
     event->watched = true;
     event->next_watched = watched;
@@ -103,11 +110,12 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) 
 
 CUresult cuEventQuery(CUevent event) {
   CUresult result = driver_ready();
+  if (result == CUDA_SUCCESS && event_alive(event)) result = capture_forbids(NULL, event);
   if (result != CUDA_SUCCESS) return result;
   driver_lock();
-  if (!alive(event))
+  if (!event_alive(event))
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if (event->recorded && !reached(event))
+  else if ((event->recorded || event->shared != NULL) && !reached(event))
     result = CUDA_ERROR_NOT_READY;
   driver_unlock();
   return result;
@@ -116,8 +124,13 @@ CUresult cuEventQuery(CUevent event) {
 CUresult cuEventSynchronize(CUevent event) {
   CUresult ready = driver_ready();
   if (ready != CUDA_SUCCESS) return ready;
-  if (!alive(event)) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->recorded && event->done_ns == 0) timeline_wait(event->context->card, event->sequence);
+  if (!event_alive(event)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult forbidden = capture_forbids(NULL, event);
+  if (forbidden != CUDA_SUCCESS) return forbidden;
+  if (event->shared != NULL)
+    event_share_wait(event);
+  else if (event->recorded && event->done_ns == 0)
+    timeline_wait(event->context->card, event->sequence);
   return CUDA_SUCCESS;
 }
 
@@ -126,7 +139,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) 
   if (result != CUDA_SUCCESS) return result;
   if (milliseconds == NULL) return CUDA_ERROR_INVALID_VALUE;
   driver_lock();
-  if (!alive(start) || !alive(end) || !start->recorded || !end->recorded ||
+  if (!event_alive(start) || !event_alive(end) || !start->recorded || !end->recorded ||
       ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     result = CUDA_ERROR_INVALID_HANDLE;
   else if (!reached(start) || !reached(end))

@@ -157,3 +157,22 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic_bytes, CUfuncti
   *dynamic_bytes = (size_t)shared / (size_t)blocks;
   return CUDA_SUCCESS;
 }
+
+/* Clusters: eight blocks are what every card with clusters can do (CUDA programming guide, "Thread block
+ * clusters"). */
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, const CUlaunchConfig *config) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!function_valid(function)) return CUDA_ERROR_INVALID_HANDLE;
+  if (size == NULL || config == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *size = 8;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction function, const CUlaunchConfig *config) {
+  int blocks = 0, sms = 0;
+  if (count == NULL || config == NULL) return CUDA_ERROR_INVALID_VALUE;
+  int threads = (int)(config->block_x * config->block_y * config->block_z);
+  CUresult result = resident_blocks(function, threads, config->shared_bytes, &blocks, &sms);
+  if (result == CUDA_SUCCESS) *count = blocks * sms / 8;
+  return result;
+}

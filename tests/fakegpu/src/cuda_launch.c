@@ -12,10 +12,6 @@
 #define BLOCKS_PER_SM 16u
 #define SETTLE_EVERY (FAKEGPU_PENDING / 2u)
 
-struct grid {
-  unsigned x, y, z;
-};
-
 /* The first parameter's bytes, from either way of passing them; NULL: none is passed. */
 static const void *first_parameter(void **params, void **extra) {
   if (params != NULL) return params[0];
@@ -24,7 +20,7 @@ static const void *first_parameter(void **params, void **extra) {
   return NULL;
 }
 
-static uint64_t duration_of(CUfunction function, void **params, void **extra) {
+uint64_t kernel_duration(CUfunction function, void **params, void **extra) {
   uint64_t nanoseconds = member_state()->driver.kernel_ns;
   if (strncmp(function->name, "spin_ns", 7) != 0) return nanoseconds;
   const void *parameter = first_parameter(params, extra);
@@ -41,20 +37,19 @@ static CUresult check_shape(struct grid grid, struct grid block, unsigned shared
   return shared_bytes > 227u << 10 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction function, struct grid grid, struct grid block, unsigned shared_bytes,
-                       CUstream handle, void **params, void **extra, bool cooperative) {
-  CUcontext context = NULL;
-  CUstream stream = NULL;
-  CUresult result = stream_resolve(handle, &context, &stream);
-  if (result != CUDA_SUCCESS) return result;
+CUresult kernel_check(CUcontext context, CUfunction function, const struct launch_shape *shape) {
   if (!function_valid(function)) return CUDA_ERROR_INVALID_HANDLE;
-  result = check_shape(grid, block, shared_bytes);
+  struct grid grid = shape->grid;
+  CUresult result = check_shape(grid, shape->block, shape->shared_bytes);
   if (result != CUDA_SUCCESS) return result;
-  if (params != NULL && extra != NULL) return CUDA_ERROR_INVALID_VALUE;
   uint64_t resident = (uint64_t)member_state()->cards[context->card].sms * BLOCKS_PER_SM;
-  if (cooperative && (uint64_t)grid.x * grid.y * grid.z > resident)
+  if (shape->cooperative && (uint64_t)grid.x * grid.y * grid.z > resident)
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-  uint64_t sequence = timeline_launch(context->card, duration_of(function, params, extra));
+  return CUDA_SUCCESS;
+}
+
+CUresult kernel_run(CUcontext context, CUstream stream, uint64_t duration_ns) {
+  uint64_t sequence = timeline_launch(context->card, duration_ns);
   if (sequence == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   stream_append(context, stream, sequence);
   if (sequence % SETTLE_EVERY == 0) {
@@ -65,18 +60,43 @@ static CUresult launch(CUfunction function, struct grid grid, struct grid block,
   return CUDA_SUCCESS;
 }
 
+static CUresult capture(CUcontext context, CUstream stream, CUfunction function,
+                        const struct launch_shape *shape, void **params, void **extra, bool *captured) {
+  CUgraphNodeParams node = {.type = NODE_KERNEL};
+  node.kernel = (CUDA_KERNEL_NODE_PARAMS_v2){
+      function,       shape->grid.x,       shape->grid.y, shape->grid.z, shape->block.x, shape->block.y,
+      shape->block.z, shape->shared_bytes, params,        extra,         NULL,           context};
+  return capture_work(context, stream, &node, shape->cooperative, captured);
+}
+
+static CUresult launch(CUfunction function, struct launch_shape shape, CUstream handle, void **params,
+                       void **extra) {
+  CUcontext context = NULL;
+  CUstream stream = NULL;
+  bool captured = false;
+  CUresult result = stream_resolve(handle, &context, &stream);
+  if (result == CUDA_SUCCESS) result = kernel_check(context, function, &shape);
+  if (result != CUDA_SUCCESS) return result;
+  if (params != NULL && extra != NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (capture_any()) {
+    result = capture(context, stream, function, &shape, params, extra, &captured);
+    if (result != CUDA_SUCCESS || captured) return result;
+  }
+  return kernel_run(context, stream, kernel_duration(function, params, extra));
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void **params, void **extra) {
-  return launch(function, (struct grid){grid_x, grid_y, grid_z}, (struct grid){block_x, block_y, block_z},
-                shared_bytes, stream, params, extra, false);
+  struct launch_shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, false};
+  return launch(function, shape, stream, params, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                    unsigned block_x, unsigned block_y, unsigned block_z,
                                    unsigned shared_bytes, CUstream stream, void **params) {
-  return launch(function, (struct grid){grid_x, grid_y, grid_z}, (struct grid){block_x, block_y, block_z},
-                shared_bytes, stream, params, NULL, true);
+  struct launch_shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, true};
+  return launch(function, shape, stream, params, NULL);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
@@ -86,7 +106,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   for (unsigned index = 0; index < config->attribute_count; index++)
     if (config->attributes[index].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
       cooperative = config->attributes[index].value.cooperative != 0;
-  return launch(function, (struct grid){config->grid_x, config->grid_y, config->grid_z},
-                (struct grid){config->block_x, config->block_y, config->block_z}, config->shared_bytes,
-                config->stream, params, extra, cooperative);
+  struct launch_shape shape = {{config->grid_x, config->grid_y, config->grid_z},
+                               {config->block_x, config->block_y, config->block_z},
+                               config->shared_bytes,
+                               cooperative};
+  return launch(function, shape, config->stream, params, extra);
 }

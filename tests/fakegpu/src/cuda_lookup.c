@@ -33,7 +33,11 @@ struct row {
 #define ROW_PLAIN(name, version, symbol, parameters) {#name, version, 0, (entry_point)symbol, NULL},
 #define ROW_STREAM(name, version, symbol, per_thread_version, suffix, parameters, arguments) \
   {#name, version, per_thread_version, (entry_point)symbol, (entry_point)symbol##suffix},
-static const struct row rows[] = {CUDA_FUNCTIONS(ROW_PLAIN, ROW_STREAM)};
+#define ROW_REST_PLAIN(name, version, symbol) {#name, version, 0, (entry_point)symbol, NULL},
+#define ROW_REST_STREAM(name, version, symbol, per_thread_version, suffix) \
+  {#name, version, per_thread_version, (entry_point)symbol, (entry_point)symbol##suffix},
+static const struct row rows[] = {CUDA_FUNCTIONS(ROW_PLAIN, ROW_STREAM)
+                                      CUDA_REST(ROW_REST_PLAIN, ROW_REST_STREAM)};
 #define ROWS (sizeof rows / sizeof rows[0])
 
 static int driver_version(void) {

@@ -13,7 +13,7 @@
 #define HOST_FLAGS 0x7u
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 
-static bool charge(uint32_t card, uint64_t bytes) {
+bool card_charge(uint32_t card, uint64_t bytes) {
   state_lock();
   bool fits = memory_take(card, bytes);
   state_unlock();
@@ -41,13 +41,13 @@ CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind,
   uint64_t rounded = memory_rounded(bytes), charged = 0;
   if (rounded == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (kind == BLOCK_DEVICE) {
-    if (!charge(context->card, rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!card_charge(context->card, rounded)) return CUDA_ERROR_OUT_OF_MEMORY;
     charged = rounded;
   } else if (kind == BLOCK_MANAGED) {
     charged = charge_up_to(context->card, rounded);
   }
   bool host_sees_it = kind == BLOCK_MANAGED || kind == BLOCK_HOST;
-  struct block *block = address_take(bytes, host_sees_it);
+  struct block *block = address_take(bytes, true); /* whole pages: any of them may be exported */
   if (block != NULL) {
     block->kind = (uint8_t)kind;
     block->context = context;
@@ -79,6 +79,23 @@ void block_free(struct block *block) {
   address_drop(block);
 }
 
+bool block_give_back(CUdeviceptr address) {
+  struct block *block = address_find(address);
+  if (block == NULL || block->base != address) return false;
+  switch (block->kind) {
+    case BLOCK_DEVICE:
+    case BLOCK_ASYNC:
+    case BLOCK_MANAGED:
+    case BLOCK_FOREIGN:
+      block_free(block);
+      return true;
+    case BLOCK_GRAPH:
+      return graph_memory_free(address);
+    default:
+      return false;
+  }
+}
+
 static void drop_if_in(struct block *block, void *context) {
   if (block->context == context) block_free(block);
 }
@@ -90,6 +107,8 @@ static CUresult allocate(uint64_t bytes, enum block_kind kind, unsigned flags, C
   CUresult result = context_current(&context);
   if (result != CUDA_SUCCESS) return result;
   if (address == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  result = capture_forbids_unsafe(context);
+  if (result != CUDA_SUCCESS) return result;
   struct block *block = NULL;
   driver_lock();
   result = block_allocate(context, bytes, kind, &block);
@@ -129,11 +148,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
   driver_lock();
-  struct block *block = address_find(address);
-  if (block == NULL || block->base != address || block->kind == BLOCK_HOST)
-    result = CUDA_ERROR_INVALID_VALUE;
-  else
-    block_free(block);
+  if (!block_give_back(address)) result = CUDA_ERROR_INVALID_VALUE;
   driver_unlock();
   return result;
 }
@@ -180,7 +195,8 @@ CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) { return cuMemHostAlloc
 /* The block of host memory that begins at p; NULL: none does. Under driver_lock. */
 static struct block *host_block(const void *pointer) {
   struct block *block = address_find((CUdeviceptr)(uintptr_t)pointer);
-  return block != NULL && block->kind == BLOCK_HOST ? block : NULL;
+  bool host = block != NULL && (block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED);
+  return host ? block : NULL;
 }
 
 CUresult cuMemFreeHost(void *pointer) {
@@ -189,7 +205,7 @@ CUresult cuMemFreeHost(void *pointer) {
   if (result != CUDA_SUCCESS) return result;
   driver_lock();
   struct block *block = host_block(pointer);
-  if (block == NULL || block->base != (CUdeviceptr)(uintptr_t)pointer)
+  if (block == NULL || block->kind != BLOCK_HOST || block->base != (CUdeviceptr)(uintptr_t)pointer)
     result = CUDA_ERROR_INVALID_VALUE;
   else
     block_free(block);

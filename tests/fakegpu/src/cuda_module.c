@@ -44,6 +44,11 @@ static bool library_alive(CUlibrary library) {
   return library != NULL && library->object.magic == MAGIC_LIBRARY;
 }
 
+const struct image *module_image(CUmodule module) { return module_alive(module) ? module->image : NULL; }
+const struct image *library_image(CUlibrary library) {
+  return library_alive(library) ? library->image : NULL;
+}
+
 static void functions_drop(CUfunction *list) {
   while (*list != NULL) {
     CUfunction function = *list;
@@ -58,6 +63,7 @@ static CUmodule module_new(CUcontext context, struct image *image, CUlibrary lib
   state_unlock();
   CUmodule module = fits ? object_new(&spare_modules, sizeof *module, MAGIC_MODULE) : NULL;
   if (module == NULL) return NULL; /* without host memory nothing goes on anyway */
+  clock_sleep(member_state()->driver.module_ns);
   module->context = context;
   module->context_id = context->id;
   module->image = image;

@@ -26,19 +26,33 @@ enum {
   POINTER_POOL = 17,
 };
 
+#define NO_DEVICE ((uint64_t)-2)
+
+/* A mapping belongs to no context, but to the card whose memory is mapped. */
+static int ordinal_of(const struct block *block) {
+  if (block->context != NULL) return block->context->device;
+  for (int ordinal = 0; ordinal < device_count(); ordinal++)
+    if (device_at(ordinal)->card == block->card) return ordinal;
+  return (int)NO_DEVICE;
+}
+
+static bool is_host(const struct block *block) {
+  return block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED;
+}
+
 static void put(void *data, uint64_t value, size_t size) { memcpy(data, &value, size); }
 
 /* block is NULL for a pointer that the driver doesn't know. False: no such attribute. */
 static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                    const struct block *block) {
-  bool host = block != NULL && (block->kind == BLOCK_HOST || block->kind == BLOCK_MANAGED);
+  bool host = block != NULL && (is_host(block) || block->kind == BLOCK_MANAGED);
   bool plain = block != NULL && block->kind == BLOCK_DEVICE;
   switch (attribute) {
     case POINTER_CONTEXT:
       put(data, block == NULL ? 0 : (uint64_t)(uintptr_t)block->context, sizeof(CUcontext));
       return true;
     case POINTER_MEMORY_TYPE:
-      put(data, block == NULL ? 0 : block->kind == BLOCK_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, 4);
+      put(data, block == NULL ? 0 : is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, 4);
       return true;
     case POINTER_DEVICE_POINTER:
       put(data, block == NULL ? 0 : address, 8);
@@ -56,7 +70,7 @@ static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr addres
       put(data, block != NULL && block->kind == BLOCK_MANAGED, sizeof(int));
       return true;
     case POINTER_DEVICE_ORDINAL:
-      put(data, block == NULL ? (uint64_t)-2 : (uint64_t)block->context->device, sizeof(int)); /* -2: none */
+      put(data, block == NULL ? NO_DEVICE : (uint64_t)ordinal_of(block), sizeof(int));
       return true;
     case POINTER_IS_LEGACY_IPC_CAPABLE:
     case POINTER_IS_RDMA_CAPABLE:

@@ -5,7 +5,14 @@
  * stream gets there, and a pool reserves exactly what is used, not the real one's chunks of 32 MiB (both
  * guesses on the simple side).
  */
+#define _GNU_SOURCE
 #include "driver.h"
+
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { HANDLE_FILE_DESCRIPTOR = 1 };
 
 enum {
   REUSE_FOLLOW_EVENTS = 1,
@@ -22,7 +29,8 @@ struct CUmemPoolHandle_st {
   struct object object;
   CUmemoryPool next; /* all pools of the process */
   uint32_t card;
-  bool is_default;
+  bool is_default, imported;
+  unsigned handle_types; /* it may be exported as */
   int reuse[3];
   uint64_t threshold;
   uint64_t used, used_high;
@@ -92,7 +100,7 @@ static CUresult allocate_from(CUmemoryPool pool, CUcontext context, uint64_t byt
   uint64_t rounded = memory_rounded(bytes);
   CUresult result = rounded == 0 ? CUDA_ERROR_OUT_OF_MEMORY : pool_charge(pool, rounded);
   if (result != CUDA_SUCCESS) return result;
-  struct block *block = address_take(bytes, false);
+  struct block *block = address_take(bytes, pool->handle_types != 0);
   if (block == NULL) {
     pool_release(pool, rounded);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -119,12 +127,40 @@ static CUmemoryPool current_pool(struct device *device) {
   return alive(device->pool) ? device->pool : default_pool(device);
 }
 
+/* An allocation in a capture becomes a node; where one begins, *captured is set. */
+static CUresult capture_allocation(CUcontext context, CUstream stream, CUdevice device, uint64_t bytes,
+                                   CUdeviceptr *address, bool *captured) {
+  CUgraphNodeParams node = {.type = NODE_MEM_ALLOC};
+  node.alloc.properties.location = (CUmemLocation_v1){CU_MEM_LOCATION_TYPE_DEVICE, device};
+  node.alloc.bytes = bytes;
+  CUresult result = capture_work(context, stream, &node, false, captured);
+  if (result == CUDA_SUCCESS && *captured) *address = node.alloc.address;
+  return result;
+}
+
+static CUdevice ordinal_of(CUmemoryPool pool) {
+  for (CUdevice ordinal = 0; ordinal < device_count(); ordinal++)
+    if (device_at(ordinal)->card == pool->card) return ordinal;
+  return -1;
+}
+
+CUmemoryPool device_graph_pool(struct device *device) {
+  if (device->graph_pool == NULL) {
+    device->graph_pool = pool_create(device->card);
+    if (device->graph_pool != NULL) device->graph_pool->threshold = UINT64_MAX;
+  }
+  return device->graph_pool;
+}
+
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream handle) {
   CUcontext context = NULL;
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (address == NULL || bytes == 0 || !alive(pool)) return CUDA_ERROR_INVALID_VALUE;
+  bool captured = false;
+  if (address == NULL || bytes == 0 || !alive(pool) || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  result = capture_allocation(context, stream, ordinal_of(pool), bytes, address, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
   result = allocate_from(pool, context, bytes, address);
   driver_unlock();
@@ -136,7 +172,10 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream handle) {
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
+  bool captured = false;
   if (address == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  result = capture_allocation(context, stream, context->device, bytes, address, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
   CUmemoryPool pool = current_pool(device_at(context->device));
   result = pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : allocate_from(pool, context, bytes, address);
@@ -150,12 +189,13 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
+  CUgraphNodeParams node = {.type = NODE_MEM_FREE};
+  bool captured = false;
+  node.freed = address;
+  result = capture_work(context, stream, &node, false, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
-  struct block *block = address_find(address);
-  if (block == NULL || block->base != address || block->kind == BLOCK_HOST)
-    result = CUDA_ERROR_INVALID_VALUE;
-  else
-    block_free(block);
+  if (!block_give_back(address)) result = CUDA_ERROR_INVALID_VALUE;
   driver_unlock();
   return result;
 }
@@ -195,6 +235,44 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *properties
   if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
   driver_lock();
   *pool = pool_create(device->card);
+  if (*pool != NULL) (*pool)->handle_types = properties->handle_types;
+  driver_unlock();
+  return *pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+bool pool_is_imported(CUmemoryPool pool) { return alive(pool) && pool->imported; }
+
+/* A pool goes to another process as a file whose name tells the card; what is allocated from it follows
+ * pointer by pointer (cuda_ipc.c). */
+CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type,
+                                          uint64_t flags) {
+  char name[64];
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (shareable == NULL || !alive(pool) || type != HANDLE_FILE_DESCRIPTOR || flags != 0 ||
+      (pool->handle_types & HANDLE_FILE_DESCRIPTOR) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  snprintf(name, sizeof name, "fakegpu-pool-%u", pool->card);
+  int file = (int)syscall(SYS_memfd_create, name, 0);
+  if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *(int *)shareable = file;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable,
+                                            CUmemAllocationHandleType type, uint64_t flags) {
+  char path[64], target[128];
+  uint32_t card = 0;
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pool == NULL || type != HANDLE_FILE_DESCRIPTOR || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", (int)(intptr_t)shareable);
+  ssize_t length = readlink(path, target, sizeof target - 1);
+  if (length < 0) return CUDA_ERROR_INVALID_VALUE;
+  target[length] = '\0';
+  if (sscanf(target, "/memfd:fakegpu-pool-%u", &card) != 1 || card >= FAKEGPU_UNITS)
+    return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  *pool = pool_create(card);
+  if (*pool != NULL) (*pool)->imported = true;
   driver_unlock();
   return *pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }

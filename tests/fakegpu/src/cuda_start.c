@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-static struct device devices[FAKEGPU_CARDS];
+static struct device devices[FAKEGPU_UNITS];
 static int devices_found;
 static bool started;
 static pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -55,54 +55,100 @@ void object_drop(struct object **spare, void *dropped) {
   *spare = object;
 }
 
-/* One entry of CUDA_VISIBLE_DEVICES: an index among the cards that open, or the beginning of a UUID; -1:
- * neither. */
-static int entry_device(const struct device *all, int count, const char *entry, size_t length) {
+/* The units that this process can use: cards that open and are not in MIG mode, instances whose nodes open.
+ */
+struct units {
+  uint32_t units[FAKEGPU_UNITS];
+  int count;
+  int first_instance; /* place in units; count where there is none */
+};
+
+static bool instance_opens(uint32_t unit) {
+  const struct card_config *config = &member_state()->cards[unit];
+  return card_node_opens(config->minor) &&
+         instance_nodes_open(config->minor, config->gpu_instance, config->compute_instance);
+}
+
+/* In the inventory's order, that is by PCI address, whatever CUDA_DEVICE_ORDER says: its default, the fastest
+ * first, is the driver's own judgement. */
+static void find_units(struct units *found) {
+  const struct state *state = member_state();
+  found->count = 0;
+  for (uint32_t card = 0; card < state->driver.card_count; card++)
+    if (state->cards[card].mig == 0 && !unit_is_lost(state, card) &&
+        card_node_opens(state->cards[card].minor))
+      found->units[found->count++] = card;
+  found->first_instance = found->count;
+  for (uint32_t index = 0; index < state->driver.instance_count; index++) {
+    uint32_t unit = unit_of_instance(index);
+    if (!unit_is_lost(state, unit) && instance_opens(unit)) found->units[found->count++] = unit;
+  }
+}
+
+/* One entry of CUDA_VISIBLE_DEVICES: an index among what would be visible without the variable, or the
+ * beginning of a UUID; the place in `all`, -1: neither. */
+static int entry_unit(const struct units *all, const char *entry, size_t length) {
   if (length == 0) return -1;
   char *rest = NULL;
   long index = strtol(entry, &rest, 10);
-  if (rest == entry + length) return index >= 0 && index < count ? (int)index : -1;
+  bool instances = all->first_instance < all->count;
+  if (rest == entry + length) {
+    if (instances) return index == 0 ? all->first_instance : -1;
+    return index >= 0 && index < all->count ? (int)index : -1;
+  }
   int match = -1;
-  for (int device = 0; device < count; device++) {
-    if (strncasecmp(member_state()->cards[all[device].card].uuid, entry, length) != 0) continue;
+  for (int place = 0; place < all->count; place++) {
+    if (strncasecmp(member_state()->cards[all->units[place]].uuid, entry, length) != 0) continue;
     if (match >= 0) return -1; /* ambiguous */
-    match = device;
+    match = place;
   }
   return match;
 }
 
+static void show(uint32_t unit) { devices[devices_found++] = (struct device){.card = unit}; }
+
 /* The driver stops at the first entry that names no device, and at one that was named before. */
-static void choose_visible(const struct device *all, int count) {
-  const char *list = getenv("CUDA_VISIBLE_DEVICES");
-  devices_found = 0;
-  if (list == NULL) {
-    memcpy(devices, all, sizeof devices);
-    devices_found = count;
-    return;
-  }
-  bool taken[FAKEGPU_CARDS] = {false};
+static void show_listed(const struct units *all, const char *list) {
+  bool taken[FAKEGPU_UNITS] = {false};
   for (;;) {
     const char *comma = strchr(list, ',');
-    int device = entry_device(all, count, list, comma == NULL ? strlen(list) : (size_t)(comma - list));
-    if (device < 0 || taken[device]) return;
-    taken[device] = true;
-    devices[devices_found++] = all[device];
+    int place = entry_unit(all, list, comma == NULL ? strlen(list) : (size_t)(comma - list));
+    if (place < 0 || taken[place]) return;
+    taken[place] = true;
+    show(all->units[place]);
     if (comma == NULL) return;
     list = comma + 1;
   }
+}
+
+/* The MIG user guide, "CUDA visible devices": a process sees a single instance, the first one, and no whole
+ * card beside it. */
+static void keep_one_instance(void) {
+  for (int device = 0; device < devices_found; device++)
+    if (devices[device].card >= FAKEGPU_CARDS) {
+      devices[0] = devices[device];
+      devices_found = 1;
+      return;
+    }
+}
+
+static void choose_visible(void) {
+  struct units all;
+  const char *list = getenv("CUDA_VISIBLE_DEVICES");
+  find_units(&all);
+  devices_found = 0;
+  if (list != NULL)
+    show_listed(&all, list);
+  else
+    for (int place = 0; place < all.count; place++) show(all.units[place]);
+  keep_one_instance();
 }
 
 static CUresult start(void) {
   if (!control_node_opens()) return CUDA_ERROR_NO_DEVICE;
   if (!uvm_node_opens()) return CUDA_ERROR_UNKNOWN; /* as seen where nvidia-uvm is not loaded */
   if (member_join(SLOT_CUDA) != 0) return CUDA_ERROR_NO_DEVICE;
-  struct device all[FAKEGPU_CARDS] = {{0}};
-  int count = 0;
-  /* In the inventory's order, that is by PCI address, whatever CUDA_DEVICE_ORDER says: its default, the
-   * fastest first, is the driver's own judgement. */
-  for (uint32_t card = 0; card < member_state()->driver.card_count; card++)
-    if (card_node_opens(member_state()->cards[card].minor)) all[count++].card = card;
-  choose_visible(all, count);
+  choose_visible();
   return devices_found > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 

@@ -54,7 +54,7 @@ CUresult stream_resolve(CUstream handle, CUcontext *context, CUstream *stream) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *context = handle->context;
   *stream = handle;
-  return CUDA_SUCCESS;
+  return card_answers((*context)->card);
 }
 
 /* The legacy stream waits for all blocking streams of its context; they wait for it by launch order alone. */
@@ -79,6 +79,7 @@ CUresult stream_wait(CUstream handle) {
   CUcontext context = NULL;
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
+  if (result == CUDA_SUCCESS) result = capture_forbids(stream, NULL);
   if (result == CUDA_SUCCESS) timeline_wait(context->card, stream_newest(context, stream));
   return result;
 }
@@ -114,7 +115,10 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     return CUDA_ERROR_INVALID_HANDLE;
   driver_lock();
   CUresult result = stream->object.magic == MAGIC_STREAM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-  if (result == CUDA_SUCCESS) object_drop(&spare, stream);
+  if (result == CUDA_SUCCESS) {
+    capture_forget(stream, NULL);
+    object_drop(&spare, stream);
+  }
   driver_unlock();
   return result;
 }
@@ -128,6 +132,7 @@ CUresult cuStreamQuery(CUstream handle) {
   CUcontext context = NULL;
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
+  if (result == CUDA_SUCCESS) result = capture_forbids(stream, NULL);
   if (result != CUDA_SUCCESS) return result;
   return timeline_finished(context->card, stream_newest(context, stream), NULL) ? CUDA_SUCCESS
                                                                                 : CUDA_ERROR_NOT_READY;
@@ -142,6 +147,13 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   if (result != CUDA_SUCCESS) return result;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   if (event == NULL || event->object.magic != MAGIC_EVENT) return CUDA_ERROR_INVALID_HANDLE;
+  bool captured = false;
+  result = capture_wait(context, stream, event, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
+  if (event->shared != NULL) { /* another process's time: the host waits in the stream's place */
+    event_share_wait(event);
+    return CUDA_SUCCESS;
+  }
   if (!event->recorded) return CUDA_SUCCESS;
   if (event->context->card == context->card)
     stream_append(context, stream, event->sequence);
@@ -204,15 +216,5 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice *device) {
   if (result != CUDA_SUCCESS) return result;
   if (device == NULL) return CUDA_ERROR_INVALID_VALUE;
   *device = context->device;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
-  CUcontext context = NULL;
-  CUstream stream = NULL;
-  CUresult result = stream_resolve(handle, &context, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (status == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *status = 0; /* nothing begins a capture here */
   return CUDA_SUCCESS;
 }

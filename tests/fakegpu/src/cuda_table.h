@@ -12,8 +12,23 @@
 #ifndef FAKEGPU_CUDA_TABLE_H
 #define FAKEGPU_CUDA_TABLE_H
 
+#include "cuda_table_arrays.h"
+#include "cuda_table_graphs.h"
+#include "cuda_table_more.h"
+#include "cuda_table_rest.h"
+#include "cuda_table_sharing.h"
+#include "cuda_table_virtual.h"
+
 /* clang-format off */
 #define CUDA_FUNCTIONS(PLAIN, STREAM)                                                                        \
+  CUDA_BASIC(PLAIN, STREAM)                                                                                  \
+  CUDA_VIRTUAL(PLAIN, STREAM)                                                                                \
+  CUDA_ARRAYS(PLAIN, STREAM)                                                                                 \
+  CUDA_GRAPHS(PLAIN, STREAM)                                                                                 \
+  CUDA_SHARING(PLAIN, STREAM)                                                                                \
+  CUDA_MORE(PLAIN, STREAM)
+
+#define CUDA_BASIC(PLAIN, STREAM)                                                                            \
   /* start and look-up */                                                                                    \
   PLAIN(cuInit, 2000, cuInit, (unsigned flags))                                                              \
   PLAIN(cuDriverGetVersion, 2020, cuDriverGetVersion, (int *version))                                        \
@@ -244,8 +259,6 @@
          CUgreenCtx *green), (stream, context, green))                                                       \
   STREAM(cuStreamGetDevice, 12080, cuStreamGetDevice, 12080, _ptsz, (CUstream stream, CUdevice *device),     \
          (stream, device))                                                                                   \
-  STREAM(cuStreamIsCapturing, 10000, cuStreamIsCapturing, 10000, _ptsz, (CUstream stream,                    \
-         CUstreamCaptureStatus *status), (stream, status))                                                   \
   /* events */                                                                                               \
   PLAIN(cuEventCreate, 2000, cuEventCreate, (CUevent *event, unsigned flags))                                \
   STREAM(cuEventRecord, 2000, cuEventRecord, 7000, _ptsz, (CUevent event, CUstream stream), (event,          \

@@ -15,14 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool opens(const char *directory, const char *name) {
+static bool opens_for(int mode, const char *directory, const char *name) {
   char path[PATH_MAX];
   if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path) return false;
-  int descriptor = open(path, O_RDWR | O_CLOEXEC);
+  int descriptor = open(path, mode | O_CLOEXEC);
   if (descriptor < 0) return false;
   close(descriptor);
   return true;
 }
+
+static bool opens(const char *directory, const char *name) { return opens_for(O_RDWR, directory, name); }
 
 static bool exists(const char *directory) {
   char path[PATH_MAX];
@@ -70,4 +72,21 @@ bool card_node_opens(uint32_t minor) {
   node_directory(directory);
   snprintf(name, sizeof name, "nvidia%u", minor);
   return opens(directory, name);
+}
+
+/* Minor numbers of the capability nodes count through all instances that there could be, card after card, as
+ * the driver lists them in /proc/driver/nvidia-caps/mig-minors: 1 and 2 are for configuring and monitoring.
+ */
+enum { FIRST_CAPABILITY = 3, GPU_INSTANCES = 15, COMPUTE_INSTANCES = 8 };
+
+bool instance_nodes_open(uint32_t minor, uint32_t gpu_instance, uint32_t compute_instance) {
+  char directory[PATH_MAX], name[64];
+  node_directory(directory);
+  uint32_t first = FIRST_CAPABILITY + (minor * GPU_INSTANCES + gpu_instance) * (COMPUTE_INSTANCES + 1u);
+  const uint32_t needed[] = {first, first + 1u + compute_instance};
+  for (int index = 0; index < 2; index++) {
+    snprintf(name, sizeof name, "nvidia-caps/nvidia-cap%u", needed[index]);
+    if (!opens_for(O_RDONLY, directory, name)) return false;
+  }
+  return true;
 }

@@ -9,5 +9,6 @@
 bool control_node_opens(void); /* nvidiactl */
 bool uvm_node_opens(void);     /* nvidia-uvm */
 bool card_node_opens(uint32_t minor);
+bool instance_nodes_open(uint32_t minor, uint32_t gpu_instance, uint32_t compute_instance); /* MIG */
 
 #endif

@@ -156,4 +156,5 @@ uint64_t image_global_bytes(const struct image *image, const char *name) {
   return 0;
 }
 
+const char *image_kernel_name(const struct image *image, unsigned index) { return image->kernels[index]; }
 unsigned image_kernel_count(const struct image *image) { return image->count; }

@@ -28,6 +28,8 @@ static const struct field driver_fields[] = {
     DRIVER("granularity", BYTES, granularity_bytes),
     DRIVER("time_slice_us", MICROSECONDS, time_slice_ns),
     DRIVER("kernel_us", MICROSECONDS, kernel_ns),
+    DRIVER("context_us", MICROSECONDS, context_ns),
+    DRIVER("module_us", MICROSECONDS, module_ns),
     {NULL, TEXT, 0, 0},
 };
 
@@ -52,11 +54,30 @@ static const struct field card_fields[] = {
     CARD("bus_width", NUMBER, bus_width_bits),
     CARD("l2", MEBIBYTES, l2_bytes),
     CARD("power_watts", NUMBER, power_limit_watts),
+    CARD("ecc", NUMBER, ecc),
+    CARD("no_memory_info", NUMBER, no_memory_info),
+    CARD("no_events", NUMBER, no_events),
+    CARD("mig", NUMBER, mig),
     {NULL, TEXT, 0, 0},
 };
 
-/* A non-negative number with an optional binary unit (Ki, Mi, Gi, Ti); false if it is anything else. */
-static bool read_bytes(const char *text, uint64_t *bytes) {
+static const struct field mig_fields[] = {
+    CARD("profile", TEXT, profile),
+    CARD("uuid", TEXT, uuid),
+    CARD("memory", BYTES, memory_bytes),
+    CARD("sms", NUMBER, sms),
+    CARD("gi", NUMBER, gpu_instance),
+    CARD("ci", NUMBER, compute_instance),
+    {NULL, TEXT, 0, 0},
+};
+
+/* Where the keys of the section that is being read belong. */
+struct section {
+  const struct field *fields;
+  void *target;
+};
+
+bool read_bytes(const char *text, uint64_t *bytes) {
   static const char units[] = "KMGT";
   char *rest = NULL;
   errno = 0;
@@ -131,6 +152,52 @@ static void begin_card(struct state *image) {
   image->driver.card_count++;
 }
 
+/* An instance takes over what its card has said so far: the sections of instances follow that of their card.
+ */
+static const char *begin_instance(struct state *image, struct section *section) {
+  if (image->driver.card_count == 0) return "[mig] before the first [card]";
+  if (image->driver.instance_count == FAKEGPU_INSTANCES) return "too many MIG instances";
+  const struct card_config *card = &image->cards[image->driver.card_count - 1];
+  if (card->mig == 0) return "[mig] after a card without mig = 1";
+  struct card_config *instance = &image->cards[FAKEGPU_CARDS + image->driver.instance_count];
+  *instance = *card;
+  instance->parent = image->driver.card_count;
+  instance->mig = 0;
+  instance->uuid[0] = '\0';
+  instance->reserved_bytes = 0;
+  image->driver.instance_count++;
+  *section = (struct section){mig_fields, instance};
+  return NULL;
+}
+
+/* "2g.20gb" is a GPU instance of two slices with one compute instance over both; "1c.2g.20gb" a compute
+ * instance of one of them. */
+static bool read_profile(struct card_config *instance) {
+  unsigned memory = 0;
+  uint32_t *compute = &instance->compute_slices, *slices = &instance->slices;
+  if (sscanf(instance->profile, "%uc.%ug.%ugb", compute, slices, &memory) == 3) return *compute <= *slices;
+  if (sscanf(instance->profile, "%ug.%ugb", slices, &memory) != 2) return false;
+  *compute = *slices;
+  return *slices > 0;
+}
+
+static const char *finish_instances(struct state *image) {
+  for (uint32_t index = 0; index < image->driver.instance_count; index++) {
+    struct card_config *instance = &image->cards[FAKEGPU_CARDS + index];
+    size_t length = strlen(instance->name);
+    if (!read_profile(instance)) return "a [mig] needs a profile such as 1g.10gb";
+    if (strlen(instance->uuid) != 40 || strncmp(instance->uuid, "MIG-", 4) != 0)
+      return "an instance's uuid must be MIG-<36 characters>";
+    if (instance->memory_bytes == image->cards[instance->parent - 1].memory_bytes)
+      return "a [mig] needs its own memory and sms";
+    if (instance->gpu_instance > 14 || instance->compute_instance > 7) return "gi is 0 to 14, ci 0 to 7";
+    if (snprintf(instance->name + length, sizeof instance->name - length, " MIG %s", instance->profile) >=
+        (int)(sizeof instance->name - length))
+      return "the name of a card with instances is too long";
+  }
+  return NULL;
+}
+
 static const char *check(const struct state *image) {
   if (image->driver.card_count == 0) return "no [card] section";
   if (image->driver.version[0] == '\0') return "[driver] names no version";
@@ -147,46 +214,49 @@ static const char *check(const struct state *image) {
 }
 
 /* One line, already trimmed; NULL, or what is wrong with it. */
-static const char *read_line(char *line, struct state *image, const struct field **fields) {
+static const char *read_line(char *line, struct state *image, struct section *section) {
   if (line[0] == '\0' || line[0] == '#' || line[0] == ';') return NULL;
   if (strcmp(line, "[driver]") == 0) {
-    *fields = driver_fields;
+    *section = (struct section){driver_fields, &image->driver};
     return NULL;
   }
   if (strcmp(line, "[card]") == 0) {
     if (image->driver.card_count == FAKEGPU_CARDS) return "too many cards";
     begin_card(image);
-    *fields = card_fields;
+    *section = (struct section){card_fields, &image->cards[image->driver.card_count - 1]};
     return NULL;
   }
+  if (strcmp(line, "[mig]") == 0) return begin_instance(image, section);
   char *equals = strchr(line, '=');
-  if (*fields == NULL || equals == NULL) return "neither [driver], [card] nor key = value in one of them";
+  if (section->fields == NULL || equals == NULL)
+    return "neither [driver], [card], [mig] nor key = value in one of them";
   *equals = '\0';
   const char *key = trimmed(line), *value = trimmed(equals + 1);
-  char *base =
-      *fields == driver_fields ? (char *)&image->driver : (char *)&image->cards[image->driver.card_count - 1];
-  for (const struct field *field = *fields; field->key != NULL; field++)
+  for (const struct field *field = section->fields; field->key != NULL; field++)
     if (strcmp(field->key, key) == 0)
-      return store(base + field->offset, field, value) ? NULL : "this value does not fit this key";
+      return store((char *)section->target + field->offset, field, value)
+                 ? NULL
+                 : "this value does not fit this key";
   return "unknown key";
 }
 
 bool inventory_read(FILE *file, struct state *image, char *message, size_t size) {
   char line[512];
-  const struct field *fields = NULL;
+  struct section section = {NULL, NULL};
   image->magic = FAKEGPU_MAGIC;
   image->version = FAKEGPU_VERSION;
   image->size = sizeof *image;
   image->driver = (struct driver_config){
       .cuda_version = 12080, .granularity_bytes = 512, .time_slice_ns = 2000000, .kernel_ns = 10000};
   for (unsigned number = 1; fgets(line, sizeof line, file) != NULL; number++) {
-    const char *wrong = read_line(trimmed(line), image, &fields);
+    const char *wrong = read_line(trimmed(line), image, &section);
     if (wrong != NULL) {
       snprintf(message, size, "line %u: %s", number, wrong);
       return false;
     }
   }
   const char *wrong = check(image);
+  if (wrong == NULL) wrong = finish_instances(image);
   if (wrong != NULL) snprintf(message, size, "%s", wrong);
   return wrong == NULL;
 }

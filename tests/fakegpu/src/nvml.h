@@ -3,6 +3,7 @@
 #define FAKEGPU_NVML_H
 
 #include "nvml_table.h"
+#include "nvml_table_rest.h"
 #include "nvml_types.h"
 #include "state.h"
 
@@ -12,19 +13,30 @@
 #define DECLARE_NVML(symbol, parameters) EXPORTED nvmlReturn_t symbol parameters;
 NVML_FUNCTIONS(DECLARE_NVML)
 NVML_UNSUPPORTED(DECLARE_NVML)
+#define DECLARE_NVML_REST(symbol) EXPORTED nvmlReturn_t symbol(void);
+NVML_REST(DECLARE_NVML_REST)
 EXPORTED const char *nvmlErrorString(nvmlReturn_t result);
 
-/* A card that this process may see; its index here is NVML's. */
+/* A card or a MIG instance that this process may see. */
 struct nvml_card {
-  uint32_t card; /* in the inventory */
-  uint32_t index;
+  uint32_t unit;  /* in the state */
+  uint32_t index; /* NVML's: among the cards, or among the instances of the card */
 };
 
-/* The card behind a handle, after the checks with which every call begins: initialised, a handle of ours. */
+/* The card behind a handle, after the checks with which every call begins: initialised, a handle of ours, the
+ * card not lost; and after the faults that `fakegpu-ctl nvml` asked for. Handles of MIG instances are
+ * NOT_SUPPORTED (which error the real one gives is a guess); nvml_unit takes both kinds. */
 nvmlReturn_t nvml_card(nvmlDevice_t device, const struct card_config **config);
-nvmlReturn_t nvml_ready(void); /* also joins again after a fork */
+nvmlReturn_t nvml_unit(nvmlDevice_t device, const struct card_config **config);
+nvmlReturn_t nvml_known(nvmlDevice_t device,
+                        const struct card_config **config); /* the checks without the faults */
+nvmlReturn_t nvml_ready(void); /* for calls about no card; also joins again after a fork */
+nvmlReturn_t nvml_handle(nvmlDevice_t device, nvmlDevice_t *answer); /* hands one out, unless it is lost */
+bool nvml_is_instance(nvmlDevice_t device);
 unsigned nvml_count(void);
 nvmlDevice_t nvml_device(unsigned index);
+nvmlDevice_t nvml_instance(nvmlDevice_t card, unsigned index); /* of those visible here; NULL: no such one */
+nvmlDevice_t nvml_of_unit(uint32_t unit);                      /* NULL: not visible here */
 nvmlReturn_t nvml_text(char *target, unsigned length,
                        const char *text); /* INSUFFICIENT_SIZE if it doesn't fit */
 void nvml_pci(const struct card_config *card, nvmlPciInfo_t *pci, int version);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Temperature, power and clocks (made up from how busy the card is) and events (`fakegpu-ctl xid` makes
- * some).
+ * Temperature, power and clocks (made up from how busy the card is) and memory errors (`fakegpu-ctl ecc`
+ * makes some).
  */
-#define _GNU_SOURCE
 #include "nvml.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #define UNSUPPORTED(symbol, parameters)                                \
   nvmlReturn_t symbol parameters {                                     \
@@ -34,7 +29,7 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsi
   nvmlReturn_t result = number(device, celsius, &card);
   if (result != NVML_SUCCESS) return result;
   if (sensor != 0) return NVML_ERROR_INVALID_ARGUMENT;
-  *celsius = 32u + nvml_busy_percent(device->card) / 3u;
+  *celsius = 32u + nvml_busy_percent(device->unit) / 3u;
   return NVML_SUCCESS;
 }
 
@@ -43,7 +38,7 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *milliwatts) 
   nvmlReturn_t result = number(device, milliwatts, &card);
   if (result != NVML_SUCCESS) return result;
   unsigned limit = card->power_limit_watts * 1000u;
-  *milliwatts = limit / 8u + limit / 100u * nvml_busy_percent(device->card) * 3u / 4u;
+  *milliwatts = limit / 8u + limit / 100u * nvml_busy_percent(device->unit) * 3u / 4u;
   return NVML_SUCCESS;
 }
 
@@ -61,7 +56,7 @@ nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *mill
 nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, unsigned *state) {
   const struct card_config *card = NULL;
   nvmlReturn_t result = number(device, state, &card);
-  if (result == NVML_SUCCESS) *state = nvml_busy_percent(device->card) > 0 ? PSTATE_BUSY : PSTATE_IDLE;
+  if (result == NVML_SUCCESS) *state = nvml_busy_percent(device->unit) > 0 ? PSTATE_BUSY : PSTATE_IDLE;
   return result;
 }
 
@@ -76,94 +71,52 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned type, unsig
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned type, unsigned *mhz) {
   nvmlReturn_t result = nvmlDeviceGetMaxClockInfo(device, type, mhz);
-  if (result == NVML_SUCCESS && nvml_busy_percent(device->card) == 0) *mhz = 210;
+  if (result == NVML_SUCCESS && nvml_busy_percent(device->unit) == 0) *mhz = 210;
   return result;
 }
 
-/* --- events
- * ------------------------------------------------------------------------------------------------------ */
-
-struct nvml_event_set {
-  nvml_u64 types[FAKEGPU_CARDS]; /* by NVML index */
-  uint64_t seen[FAKEGPU_CARDS];  /* the card's count of errors when it was last looked at */
-};
-
-nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
-  nvmlReturn_t ready = nvml_ready();
-  if (ready != NVML_SUCCESS) return ready;
-  if (set == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  *set = calloc(1, sizeof **set);
-  return *set == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
-  nvmlReturn_t ready = nvml_ready();
-  if (ready != NVML_SUCCESS) return ready;
-  if (set == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  free(set);
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, nvml_u64 *types) {
+nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
   const struct card_config *card = NULL;
   nvmlReturn_t result = nvml_card(device, &card);
   if (result != NVML_SUCCESS) return result;
-  if (types == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  *types = NVML_EVENT_XID_CRITICAL | 0x1ull | 0x2ull | 0x4ull | 0x10ull;
+  if (current == NULL || pending == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  if (card->ecc == 0) return NVML_ERROR_NOT_SUPPORTED;
+  *current = *pending = 1;
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, nvml_u64 types, nvmlEventSet_t set) {
-  nvml_u64 supported = 0;
-  nvmlReturn_t result = nvmlDeviceGetSupportedEventTypes(device, &supported);
+/* Type 0: corrected, 1: uncorrected. Volatile (0) and aggregate (1) counters are the same here: nothing
+ * reboots. */
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned type, unsigned counter,
+                                         nvml_u64 *errors) {
+  const struct card_config *card = NULL;
+  nvmlReturn_t result = nvml_card(device, &card);
   if (result != NVML_SUCCESS) return result;
-  if (set == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  if ((types & ~supported) != 0) return NVML_ERROR_NOT_SUPPORTED;
+  if (errors == NULL || type > 1 || counter > 1) return NVML_ERROR_INVALID_ARGUMENT;
+  if (card->ecc == 0) return NVML_ERROR_NOT_SUPPORTED;
   state_lock();
-  set->types[device->index] |= types;
-  set->seen[device->index] = member_state()->dynamic[device->card].xid_count;
+  *errors = member_state()->dynamic[device->unit].ecc_errors[type];
   state_unlock();
   return NVML_SUCCESS;
 }
 
-static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data, bool with_instances) {
-  bool found = false;
+/* Each value has an answer of its own: a field that is not known is no failure of the call. */
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+  const struct card_config *card = NULL;
+  nvmlReturn_t result = nvml_card(device, &card);
+  if (result != NVML_SUCCESS) return result;
+  if (count <= 0 || values == NULL) return NVML_ERROR_INVALID_ARGUMENT;
   state_lock();
-  for (unsigned index = 0; index < nvml_count() && !found; index++) {
-    const struct card_state *dynamic = &member_state()->dynamic[nvml_device(index)->card];
-    if ((set->types[index] & NVML_EVENT_XID_CRITICAL) == 0 || dynamic->xid_count <= set->seen[index])
-      continue;
-    set->seen[index]++;
-    data->device = nvml_device(index);
-    data->type = NVML_EVENT_XID_CRITICAL;
-    data->data = dynamic->xid;
-    if (with_instances) data->gpu_instance = data->compute_instance = NVML_NO_INSTANCE;
-    found = true;
-  }
+  uint32_t action = member_state()->dynamic[device->unit].action;
   state_unlock();
-  return found;
-}
-
-static nvmlReturn_t wait_for(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms,
-                             bool with_instances) {
-  nvmlReturn_t ready = nvml_ready();
-  if (ready != NVML_SUCCESS) return ready;
-  if (set == NULL || data == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  const uint64_t step_ns = 20000000;
-  uint64_t end = clock_now() + (uint64_t)timeout_ms * 1000000u;
-  for (;;) {
-    if (next_event(set, data, with_instances)) return NVML_SUCCESS;
-    uint64_t now = clock_now();
-    if (now >= end) return NVML_ERROR_TIMEOUT;
-    struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)(end - now < step_ns ? end - now : step_ns)};
-    nanosleep(&pause, NULL);
+  for (int index = 0; index < count; index++) {
+    nvmlFieldValue_t *value = &values[index];
+    bool known = value->field == NVML_FIELD_RECOVERY_ACTION && action != 0;
+    value->result = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    value->type = NVML_VALUE_UNSIGNED_INT;
+    value->value = known ? action - 1 : 0;
+    value->timestamp_us = (long long)(clock_now() / 1000u);
+    value->latency_us = 0;
   }
-}
-
-nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms) {
-  return wait_for(set, data, timeout_ms, false);
-}
-
-nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms) {
-  return wait_for(set, data, timeout_ms, true);
+  return NVML_SUCCESS;
 }

@@ -12,8 +12,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
   nvmlReturn_t ready = nvml_ready();
   if (ready != NVML_SUCCESS) return ready;
   if (device == NULL || nvml_device(index) == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  *device = nvml_device(index);
-  return NVML_SUCCESS;
+  return nvml_handle(nvml_device(index), device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
@@ -25,23 +24,33 @@ static nvmlReturn_t find(const char *text, nvmlDevice_t *device,
   nvmlReturn_t ready = nvml_ready();
   if (ready != NVML_SUCCESS) return ready;
   if (text == NULL || device == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  for (unsigned index = 0; index < nvml_count(); index++)
-    if (matches(&member_state()->cards[nvml_device(index)->card], text)) {
-      *device = nvml_device(index);
-      return NVML_SUCCESS;
-    }
-  return NVML_ERROR_NOT_FOUND;
+  bool any_lost = false;
+  for (unsigned index = 0; index < nvml_count(); index++) {
+    nvmlDevice_t card = nvml_device(index), instance = NULL;
+    if (matches(&member_state()->cards[card->unit], text)) return nvml_handle(card, device);
+    for (unsigned next = 0; (instance = nvml_instance(card, next)) != NULL; next++)
+      if (matches(&member_state()->cards[instance->unit], text)) return nvml_handle(instance, device);
+    any_lost = any_lost || unit_is_lost(member_state(), card->unit);
+  }
+  return any_lost ? NVML_ERROR_GPU_IS_LOST : NVML_ERROR_NOT_FOUND; /* the lost one might be it */
 }
 
+/* An instance has a second name, the one of drivers before 470: MIG-<uuid of the card>/<gi>/<ci>. */
 static bool has_uuid(const struct card_config *card, const char *text) {
-  return strcasecmp(card->uuid, text) == 0;
+  char legacy[96];
+  if (strcasecmp(card->uuid, text) == 0) return true;
+  if (card->parent == 0) return false;
+  snprintf(legacy, sizeof legacy, "MIG-%s/%u/%u", member_state()->cards[card->parent - 1u].uuid,
+           card->gpu_instance, card->compute_instance);
+  return strcasecmp(legacy, text) == 0;
 }
 
 static bool has_serial(const struct card_config *card, const char *text) {
-  return card->serial[0] != '\0' && strcmp(card->serial, text) == 0;
+  return card->parent == 0 && card->serial[0] != '\0' && strcmp(card->serial, text) == 0;
 }
 
 static bool has_address(const struct card_config *card, const char *text) {
+  if (card->parent != 0) return false;
   unsigned domain = 0, bus = 0, slot = 0, function = 0;
   if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
     domain = 0;
@@ -63,11 +72,11 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *dev
   return find(bus_id, device, has_address);
 }
 
-/* The frame of all questions that have one number as answer. */
-#define ANSWER(symbol, type, expression)                    \
+/* The frame of all questions that have one number as answer; `find` says whom they can be asked of. */
+#define ANSWER(find, symbol, type, expression)              \
   nvmlReturn_t symbol(nvmlDevice_t device, type *answer) {  \
     const struct card_config *card = NULL;                  \
-    nvmlReturn_t result = nvml_card(device, &card);         \
+    nvmlReturn_t result = find(device, &card);              \
     if (result != NVML_SUCCESS) return result;              \
     if (answer == NULL) return NVML_ERROR_INVALID_ARGUMENT; \
     *answer = (expression);                                 \
@@ -97,26 +106,26 @@ static unsigned cores_of(const struct card_config *card) {
   return card->sms * (wide ? 128u : 64u);
 }
 
-ANSWER(nvmlDeviceGetMinorNumber, unsigned, card->minor)
-ANSWER(nvmlDeviceGetIndex, unsigned, device->index)
-ANSWER(nvmlDeviceGetBrand, unsigned, number_of(brands, card->brand, 0))
-ANSWER(nvmlDeviceGetArchitecture, unsigned, number_of(architectures, card->architecture, 0xffffffffu))
-ANSWER(nvmlDeviceGetNumGpuCores, unsigned, cores_of(card))
-ANSWER(nvmlDeviceGetMemoryBusWidth, unsigned, card->bus_width_bits)
-ANSWER(nvmlDeviceGetComputeMode, unsigned, 0) /* default: any number of processes */
-ANSWER(nvmlDeviceGetPersistenceMode, unsigned, 1)
-ANSWER(nvmlDeviceGetVirtualizationMode, unsigned, 0)
-ANSWER(nvmlDeviceIsMigDeviceHandle, unsigned, 0)
+ANSWER(nvml_card, nvmlDeviceGetMinorNumber, unsigned, card->minor)
+ANSWER(nvml_unit, nvmlDeviceGetIndex, unsigned, device->index)
+ANSWER(nvml_unit, nvmlDeviceGetBrand, unsigned, number_of(brands, card->brand, 0))
+ANSWER(nvml_unit, nvmlDeviceGetArchitecture, unsigned,
+       number_of(architectures, card->architecture, 0xffffffffu))
+ANSWER(nvml_card, nvmlDeviceGetNumGpuCores, unsigned, cores_of(card))
+ANSWER(nvml_card, nvmlDeviceGetMemoryBusWidth, unsigned, card->bus_width_bits)
+ANSWER(nvml_card, nvmlDeviceGetComputeMode, unsigned, 0) /* default: any number of processes */
+ANSWER(nvml_card, nvmlDeviceGetPersistenceMode, unsigned, 1)
+ANSWER(nvml_card, nvmlDeviceGetVirtualizationMode, unsigned, 0)
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   return result == NVML_SUCCESS ? nvml_text(name, length, card->name) : result;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   return result == NVML_SUCCESS ? nvml_text(uuid, length, card->uuid) : result;
 }
 
@@ -135,7 +144,7 @@ nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsig
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (major == NULL || minor == NULL) return NVML_ERROR_INVALID_ARGUMENT;
   *major = (int)card->compute_major;
@@ -174,20 +183,3 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
   return get_pci(device, pci, 3);
 }
-
-/* MIG: data-centre cards from Ampere on have it, switched off; the others don't. */
-static bool has_mig(const struct card_config *card) {
-  return card->compute_minor == 0 && card->compute_major >= 8;
-}
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
-  const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
-  if (result != NVML_SUCCESS) return result;
-  if (current == NULL || pending == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  if (!has_mig(card)) return NVML_ERROR_NOT_SUPPORTED;
-  *current = *pending = 0;
-  return NVML_SUCCESS;
-}
-
-ANSWER(nvmlDeviceGetMaxMigDeviceCount, unsigned, has_mig(card) ? 7u : 0u)

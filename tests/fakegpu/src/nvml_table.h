@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every NVML function that is there, once: FUNCTION(symbol, (parameters)). Prototypes and exports are made
- * from these rows. UNSUPPORTED rows are functions of the real library that answer NOT_SUPPORTED here, as they
- * do on cards without the feature; a function in neither list is absent.
+ * Every NVML function that does something, once: FUNCTION(symbol, (parameters)). Prototypes and exports are
+ * made from these rows. UNSUPPORTED rows are functions of the real library that answer NOT_SUPPORTED here, as
+ * they do on cards without the feature, once the handle is found good; nvml_table_rest.h has the others of
+ * that kind.
  */
 #ifndef FAKEGPU_NVML_TABLE_H
 #define FAKEGPU_NVML_TABLE_H
@@ -46,6 +47,11 @@
   FUNCTION(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned *current, unsigned *pending))                \
   FUNCTION(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *count))                           \
   FUNCTION(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig))                             \
+  FUNCTION(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig))    \
+  FUNCTION(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (nvmlDevice_t mig, nvmlDevice_t *device))           \
+  FUNCTION(nvmlDeviceGetGpuInstanceId, (nvmlDevice_t device, unsigned *id))                                  \
+  FUNCTION(nvmlDeviceGetComputeInstanceId, (nvmlDevice_t device, unsigned *id))                              \
+  FUNCTION(nvmlDeviceGetAttributes_v2, (nvmlDevice_t device, nvmlDeviceAttributes_t *attributes))            \
   FUNCTION(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *mode))                                  \
   FUNCTION(nvmlDeviceGetPersistenceMode, (nvmlDevice_t device, unsigned *mode))                              \
   FUNCTION(nvmlDeviceGetVirtualizationMode, (nvmlDevice_t device, unsigned *mode))                           \
@@ -78,6 +84,10 @@
   FUNCTION(nvmlDeviceGetPowerManagementLimit, (nvmlDevice_t device, unsigned *milliwatts))                   \
   FUNCTION(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned *milliwatts))                     \
   FUNCTION(nvmlDeviceGetPerformanceState, (nvmlDevice_t device, unsigned *state))                            \
+  FUNCTION(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *current, unsigned *pending))                \
+  FUNCTION(nvmlDeviceGetTotalEccErrors, (nvmlDevice_t device, unsigned type, unsigned counter,               \
+           nvml_u64 *errors))                                                                                \
+  FUNCTION(nvmlDeviceGetFieldValues, (nvmlDevice_t device, int count, nvmlFieldValue_t *values))             \
   FUNCTION(nvmlDeviceGetClockInfo, (nvmlDevice_t device, unsigned type, unsigned *mhz))                      \
   FUNCTION(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned type, unsigned *mhz))                   \
   /* how cards are joined */                                                                                 \
@@ -103,9 +113,7 @@
   FUNCTION(nvmlDeviceGetNumaNodeId, (nvmlDevice_t device, unsigned *node)) /* only where cards are           \
            NUMA nodes */                                                                                     \
   FUNCTION(nvmlDeviceGetAddressingMode, (nvmlDevice_t device, void *mode))                                   \
-  FUNCTION(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *current, unsigned *pending))                \
   FUNCTION(nvmlDeviceGetFanSpeed, (nvmlDevice_t device, unsigned *speed))                                    \
-  FUNCTION(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig))    \
   FUNCTION(nvmlDeviceGetRunningProcessDetailList, (nvmlDevice_t device, void *list))                         \
   FUNCTION(nvmlDeviceGetAccountingMode, (nvmlDevice_t device, unsigned *mode))                               \
   FUNCTION(nvmlDeviceGetGpuFabricInfoV, (nvmlDevice_t device, void *info))

@@ -12,7 +12,7 @@ enum { P2P_OK = 0, P2P_NOT_SUPPORTED = 5, P2P_NVLINK = 2, P2P_CAPABILITIES = 5 }
 static nvmlReturn_t pair(nvmlDevice_t device, nvmlDevice_t other, const struct card_config **card,
                          const struct card_config **peer) {
   nvmlReturn_t result = nvml_card(device, card);
-  return result == NVML_SUCCESS ? nvml_card(other, peer) : result;
+  return result == NVML_SUCCESS ? nvml_known(other, peer) : result;
 }
 
 static bool joined(const struct card_config *card, const struct card_config *peer) {

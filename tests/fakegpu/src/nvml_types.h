@@ -74,12 +74,34 @@ typedef struct {
 } nvmlPciInfo_t;
 
 typedef struct {
+  unsigned multiprocessors;
+  unsigned copy_engines, decoders, encoders, jpegs, ofas; /* shared among the compute instances */
+  unsigned gpu_instance_slices, compute_instance_slices;
+  nvml_u64 memory_mib;
+} nvmlDeviceAttributes_t;
+
+typedef struct {
   nvmlDevice_t device;
   nvml_u64 type, data;
   unsigned gpu_instance, compute_instance; /* from _v2 on */
 } nvmlEventData_t;
 
+/* Only the member that whole numbers need. */
+typedef struct {
+  unsigned field, scope;
+  long long timestamp_us, latency_us;
+  unsigned type;
+  nvmlReturn_t result;
+  nvml_u64 value;
+} nvmlFieldValue_t;
+
+enum { NVML_FIELD_RECOVERY_ACTION = 230, NVML_VALUE_UNSIGNED_INT = 1 };
+
+#define NVML_EVENT_SINGLE_BIT_ECC 0x1ull
+#define NVML_EVENT_DOUBLE_BIT_ECC 0x2ull
+#define NVML_EVENT_PSTATE 0x4ull
 #define NVML_EVENT_XID_CRITICAL 0x8ull
+#define NVML_EVENT_CLOCK 0x10ull
 #define NVML_NO_INSTANCE 0xffffffffu
 
 #endif

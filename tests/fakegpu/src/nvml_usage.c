@@ -9,23 +9,27 @@ struct usage {
   uint64_t total, reserved, used;
 };
 
-static struct usage usage_of(uint32_t card) {
+/* A card's figures count those of its instances in. */
+static struct usage usage_of(uint32_t unit) {
   const struct state *state = member_state();
   state_lock();
   reap_dead();
-  struct usage usage = {.total = state->cards[card].memory_bytes,
-                        .reserved = state->cards[card].reserved_bytes,
-                        .used = state->dynamic[card].used_bytes};
+  struct usage usage = {.total = state->cards[unit].memory_bytes,
+                        .reserved = state->cards[unit].reserved_bytes};
+  for (uint32_t part = 0; part < FAKEGPU_UNITS; part++)
+    if (part == unit || (part >= FAKEGPU_CARDS && state->cards[part].parent == unit + 1u))
+      usage.used += state->dynamic[part].used_bytes + state->dynamic[part].stranger_bytes;
   state_unlock();
   return usage;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (memory == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  struct usage usage = usage_of(device->card);
+  if (card->no_memory_info != 0) return NVML_ERROR_NOT_SUPPORTED;
+  struct usage usage = usage_of(device->unit);
   uint64_t used = usage.used + usage.reserved; /* this version counts the driver's own as used */
   *memory = (nvmlMemory_t){.total = usage.total, .free = usage.total - used, .used = used};
   return NVML_SUCCESS;
@@ -33,11 +37,12 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (memory == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  if (card->no_memory_info != 0) return NVML_ERROR_NOT_SUPPORTED;
   if (memory->version != (2u << 24 | (unsigned)sizeof *memory)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-  struct usage usage = usage_of(device->card);
+  struct usage usage = usage_of(device->unit);
   memory->total = usage.total;
   memory->reserved = usage.reserved;
   memory->used = usage.used;
@@ -70,7 +75,8 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
   nvmlReturn_t result = nvml_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (utilization == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  utilization->gpu = nvml_busy_percent(device->card);
+  if (card->mig != 0) return NVML_ERROR_NOT_SUPPORTED; /* so the manual: not for MIG-enabled cards */
+  utilization->gpu = nvml_busy_percent(device->unit);
   utilization->memory = utilization->gpu / 2;
   return NVML_SUCCESS;
 }
@@ -98,26 +104,36 @@ struct listing {
 static void list_process(int pid, const struct slot *slot, void *argument) {
   struct listing *list = argument;
   uint64_t used = slot->used_bytes[list->card];
+  const struct card_config *unit = &member_state()->cards[list->card];
+  bool whole = unit->parent == 0;
   if (list->found < list->room && list->first != NULL)
     list->first[list->found] = (nvmlProcessInfo_v1_t){.pid = (unsigned)pid, .used_bytes = used};
   if (list->found < list->room && list->second != NULL)
-    list->second[list->found] = (nvmlProcessInfo_v2_t){.pid = (unsigned)pid,
-                                                       .used_bytes = used,
-                                                       .gpu_instance = NVML_NO_INSTANCE,
-                                                       .compute_instance = NVML_NO_INSTANCE};
+    list->second[list->found] =
+        (nvmlProcessInfo_v2_t){.pid = (unsigned)pid,
+                               .used_bytes = used,
+                               .gpu_instance = whole ? NVML_NO_INSTANCE : unit->gpu_instance,
+                               .compute_instance = whole ? NVML_NO_INSTANCE : unit->compute_instance};
   list->found++;
 }
 
+/* A card's list has those of its instances too. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *first,
                                    nvmlProcessInfo_v2_t *second) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (count == NULL || (*count != 0 && first == NULL && second == NULL)) return NVML_ERROR_INVALID_ARGUMENT;
-  struct listing list = {.card = device->card, .room = *count, .first = first, .second = second};
+  struct listing list = {.room = *count, .first = first, .second = second};
+  const struct state *state = member_state();
   state_lock();
   reap_dead();
-  each_process(device->card, list_process, &list);
+  for (uint32_t unit = 0; unit < FAKEGPU_UNITS; unit++) {
+    if (unit != device->unit && (unit < FAKEGPU_CARDS || state->cards[unit].parent != device->unit + 1u))
+      continue;
+    list.card = unit;
+    each_process(unit, list_process, &list);
+  }
   state_unlock();
   *count = list.found;
   return list.found > list.room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
@@ -125,7 +141,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, nvmlPro
 
 static nvmlReturn_t list_none(nvmlDevice_t device, unsigned *count) {
   const struct card_config *card = NULL;
-  nvmlReturn_t result = nvml_card(device, &card);
+  nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (count == NULL) return NVML_ERROR_INVALID_ARGUMENT;
   *count = 0;
@@ -175,15 +191,15 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
   nvmlReturn_t result = nvml_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (count == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  struct sampling sampling = {.card = device->card,
+  struct sampling sampling = {.card = device->unit,
                               .now = clock_now(),
                               .since_us = since_us,
                               .room = samples == NULL ? 0 : *count,
                               .samples = samples};
   state_lock();
   reap_dead();
-  timeline_advance(member_state(), device->card, sampling.now);
-  each_process(device->card, sample_process, &sampling);
+  timeline_advance(member_state(), device->unit, sampling.now);
+  each_process(device->unit, sample_process, &sampling);
   state_unlock();
   *count = sampling.found;
   if (sampling.found == 0) return NVML_ERROR_NOT_FOUND;

@@ -12,7 +12,7 @@
 
 void slot_clear(struct state *state, uint32_t index) {
   struct slot *slot = &state->slots[index];
-  for (uint32_t card = 0; card < FAKEGPU_CARDS; card++) {
+  for (uint32_t card = 0; card < FAKEGPU_UNITS; card++) {
     if (slot->queue[card] != 0) timeline_drop(state, card, slot->queue[card] - 1u);
     struct card_state *dynamic = &state->dynamic[card];
     dynamic->used_bytes -=
@@ -40,7 +40,7 @@ void reap_dead_sometimes(void) {
 
 void state_repair(struct state *state) {
   uint32_t end = atomic_load(&state->slot_end);
-  for (uint32_t card = 0; card < FAKEGPU_CARDS; card++) {
+  for (uint32_t card = 0; card < FAKEGPU_UNITS; card++) {
     uint64_t sum = 0;
     for (uint32_t index = 0; index < end; index++) sum += state->slots[index].used_bytes[card];
     state->dynamic[card].used_bytes = sum;

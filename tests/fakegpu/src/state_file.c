@@ -21,6 +21,11 @@ uint64_t clock_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void clock_sleep(uint64_t ns) {
+  struct timespec span = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+  if (ns != 0) nanosleep(&span, NULL);
+}
+
 int state_directory(char *path, unsigned long size) {
   const char *chosen = getenv("FAKEGPU_DIR");
   if (chosen == NULL || chosen[0] == '\0') chosen = "/run/fakegpu";
@@ -62,7 +67,7 @@ int state_create(const char *directory, const struct state *image) {
 
 static bool is_ours(const struct state *state) {
   return state->magic == FAKEGPU_MAGIC && state->version == FAKEGPU_VERSION && state->size == sizeof *state &&
-         state->driver.card_count <= FAKEGPU_CARDS;
+         state->driver.card_count <= FAKEGPU_CARDS && state->driver.instance_count <= FAKEGPU_INSTANCES;
 }
 
 /* Closing the file would drop the record locks that another library of this process holds on it. So it is

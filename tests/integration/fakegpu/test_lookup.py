@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.fakegpu import driver_root
 from tests.integration.fakegpu.conftest import INVENTORIES, Driver
 
 LEGACY, PER_THREAD = 1, 2
@@ -116,3 +120,62 @@ answer(missing=missing, before=before, uuid=uuid.raw.hex(),
     assert found["before"] == 3
     assert found["uuid"] == "4e6c1f2a9d0b4c5e8a1730f1b2c4d5e6"
     assert found["sane"] == [1024, 32, 128, 1536, 8, 9, 1]
+
+
+TABLES = Path(driver_root.__file__).parent / "src"
+PLAIN_ROW = re.compile(r"PLAIN\((cu\w+), (\d+), (cu\w+)[,)]")
+STREAM_ROW = re.compile(r"STREAM\((cu\w+), (\d+), (cu\w+), (\d+), (_pts[zd]|_ptds)[,)]")
+Row = tuple[str, int, str, int, str]
+
+
+def rows() -> list[Row]:
+    """name, version, symbol, version of the per-thread spelling (0: none), its suffix."""
+    found: list[Row] = []
+    for path in sorted(TABLES.glob("cuda_table*.h")):
+        text = re.sub(r"\s*\\\n\s*", " ", path.read_text())
+        found += [(name, int(version), symbol, 0, "") for name, version, symbol in PLAIN_ROW.findall(text)]
+        found += [(n, int(v), s, int(own), suffix) for n, v, s, own, suffix in STREAM_ROW.findall(text)]
+    return [row for row in found if row[0] != "name"]
+
+
+def newest_driver(make_driver: Callable[[str], Driver]) -> Driver:
+    return make_driver((INVENTORIES / "two-cards.ini").read_text().replace("cuda = 12.8", "cuda = 13.5"))
+
+
+def test_every_name_is_found_by_link_and_by_version(make_driver: Callable[[str], Driver]) -> None:
+    """Each row by dlsym and by cuGetProcAddress: from its version on, until the next version of the name."""
+    table = rows()
+    assert len(table) > 500
+    assert len({(name, version) for name, version, *_ in table}) == len(table)
+    found = newest_driver(make_driver).cuda(f"""
+rows, wrong = {table!r}, []
+versions = {{}}
+for name, version, *_ in rows: versions.setdefault(name, set()).add(version)
+for name, version, plain, own, suffix in rows:
+    later = [v for v in versions[name] if v > version]
+    asks = [(version, 0, plain), (min(later) - 1 if later else 99999, 1, plain)]
+    if own: asks += [(own, 2, plain + suffix)]
+    for asked, flags, expected in asks:
+        if look_up(name, asked, flags) != (0, symbol(expected), 0): wrong.append([name, asked, flags])
+    first = version == min(versions[name])
+    if first and look_up(name, version - 1) != (500, None, 2): wrong.append([name, 0])
+answer(wrong=wrong)""")
+    assert found["wrong"] == []
+
+
+def test_what_is_only_there_refuses_politely(make_driver: Callable[[str], Driver]) -> None:
+    found = newest_driver(make_driver).cuda("""
+early = cuda.cuMulticastCreate(None, None)
+start()
+answer(early=early, after=[cuda.cuMulticastCreate(None, None), cuda.cuGreenCtxCreate(None, None, 0, 0)],
+       address=cuda.cuMemAlloc(None, 1))""")
+    assert found == {"early": 3, "after": [801, 801], "address": 801}
+
+
+@pytest.mark.skipif("TESSERA_CUDA_INCLUDE" not in os.environ, reason="names no folder with cudaTypedefs.h")
+def test_every_name_of_the_header_has_a_row() -> None:
+    text = (Path(os.environ["TESSERA_CUDA_INCLUDE"]) / "cudaTypedefs.h").read_text()
+    needed = set(re.findall(r"\*PFN_(cu\w+?)_v(\d+)(_pts[zd]|_ptds)?\)", text))
+    there = {(name, str(version), "") for name, version, *_ in rows()}
+    there |= {(name, str(own), suffix) for name, _, _, own, suffix in rows() if own}
+    assert needed - there == set()

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fakegpu import driver_root
 from tests.fakegpu.driver_root import program
 from tests.integration.fakegpu.conftest import GIB, Driver
 
@@ -81,7 +85,7 @@ def test_answers_of_cards_without_a_feature(driver: Driver) -> None:
             "processes": "n.nvmlDeviceGetComputeRunningProcesses(h(0))",
             "graphics": "n.nvmlDeviceGetGraphicsRunningProcesses(h(0))",
             "topology": "n.nvmlDeviceGetTopologyCommonAncestor(h(0), h(1))",
-            "absent": "n.nvmlDeviceGetVgpuMetadata(h(0))",
+            "virtual": "n.nvmlDeviceGetVgpuMetadata(h(0))",
         },
     )
     assert found == {
@@ -96,7 +100,7 @@ def test_answers_of_cards_without_a_feature(driver: Driver) -> None:
         "processes": [],
         "graphics": [],
         "topology": 50,
-        "absent": -13,
+        "virtual": unsupported,
     }
 
 
@@ -245,3 +249,28 @@ def test_nvidia_smi_refuses_what_it_does_not_know(driver: Driver, fields: str) -
         out, _ = process.communicate(timeout=5)
     assert process.returncode != 0
     assert "not a valid field" in out or "Invalid combination" in out
+
+
+NVML_TABLES = [Path(driver_root.__file__).parent / "src" / f"nvml_table{part}.h" for part in ("", "_rest")]
+
+
+def test_every_function_of_the_tables_is_exported() -> None:
+    """And, where TESSERA_NVML_INCLUDE names a folder with nvml.h, every function of that header."""
+    (library,) = driver_root.build_directory().glob("libnvidia-ml.so.[0-9]*.*")
+    dump = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
+    exported = {line.split()[2] for line in dump.splitlines() if " T " in line}
+    table = {name for path in NVML_TABLES for name in re.findall(r"FUNCTION\((nvml\w+)", path.read_text())}
+    assert exported == table | {"nvmlErrorString"}
+    assert len(table) > 400
+    if folder := os.environ.get("TESSERA_NVML_INCLUDE"):
+        header = (Path(folder) / "nvml.h").read_text()
+        assert set(re.findall(r"DECLDIR\s+(nvml\w+)\s*\(", header)) <= exported
+
+
+def test_what_is_only_there_refuses_politely(driver: Driver) -> None:
+    code = """
+library = ctypes.CDLL("libnvidia-ml.so.1")
+early = library.nvmlDeviceGetVgpuMetadata(None, None, None)
+check(library.nvmlInit_v2())
+answer(early=early, late=library.nvmlDeviceGetVgpuMetadata(None, None, None))"""
+    assert driver.cuda(code) == {"early": 1, "late": 3}

@@ -172,3 +172,22 @@ def test_utilization_is_the_busy_share(driver: Driver) -> None:
         assert 10 <= busy <= 30
         assert driver.nvml("n.nvmlDeviceGetUtilizationRates(n.nvmlDeviceGetHandleByIndex(1)).gpu") == 0
     assert eventually(lambda: bool(driver.nvml(gpu) == 0))
+
+
+def test_contexts_and_modules_take_the_time_that_the_inventory_says(
+    make_driver: Callable[[str], Driver],
+) -> None:
+    text = (INVENTORIES / "two-cards.ini").read_text()
+    text = text.replace("kernel_us = 10", "kernel_us = 10\ncontext_us = 200000\nmodule_us = 100000")
+    found = make_driver(text).cuda("""
+check(cuda.cuInit(0))
+begin = time.monotonic()
+start()
+first = time.monotonic() - begin
+start()
+second = time.monotonic() - begin - first
+kernel()
+answer(first=first, second=second, module=time.monotonic() - begin - first - second)""")
+    assert 0.2 <= found["first"] < 0.5
+    assert found["second"] < 0.1
+    assert 0.1 <= found["module"] < 0.4

@@ -11,11 +11,16 @@
 
 #define SMI_CARDS 16u
 #define SMI_PROCESSES 256u
+#define SMI_INSTANCES 16u
 
 struct smi_process {
   unsigned pid;
   nvml_u64 used_bytes;
   char name[256];
+};
+
+struct smi_instance {
+  char name[128], uuid[96];
 };
 
 struct smi_card {
@@ -26,7 +31,9 @@ struct smi_card {
   nvmlUtilization_t utilization;
   int compute_major, compute_minor;
   unsigned celsius, milliwatts, limit_milliwatts, performance_state;
-  bool has_mig;
+  bool has_mig, in_mig_mode;
+  unsigned instance_count;
+  struct smi_instance instances[SMI_INSTANCES];
   unsigned process_count;
   struct smi_process processes[SMI_PROCESSES];
 };

@@ -10,27 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMI_FUNCTIONS(FUNCTION)                                                                   \
-  FUNCTION(nvmlInit_v2, (void))                                                                   \
-  FUNCTION(nvmlSystemGetDriverVersion, (char *text, unsigned length))                             \
-  FUNCTION(nvmlSystemGetNVMLVersion, (char *text, unsigned length))                               \
-  FUNCTION(nvmlSystemGetCudaDriverVersion_v2, (int *version))                                     \
-  FUNCTION(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length))                 \
-  FUNCTION(nvmlDeviceGetCount_v2, (unsigned *count))                                              \
-  FUNCTION(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device))                 \
-  FUNCTION(nvmlDeviceGetName, (nvmlDevice_t device, char *text, unsigned length))                 \
-  FUNCTION(nvmlDeviceGetUUID, (nvmlDevice_t device, char *text, unsigned length))                 \
-  FUNCTION(nvmlDeviceGetSerial, (nvmlDevice_t device, char *text, unsigned length))               \
-  FUNCTION(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t * pci))                   \
-  FUNCTION(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory))                 \
-  FUNCTION(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * utilization)) \
-  FUNCTION(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, int *minor))     \
-  FUNCTION(nvmlDeviceGetTemperature, (nvmlDevice_t device, unsigned sensor, unsigned *celsius))   \
-  FUNCTION(nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned *milliwatts))                  \
-  FUNCTION(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned *milliwatts))          \
-  FUNCTION(nvmlDeviceGetPerformanceState, (nvmlDevice_t device, unsigned *state))                 \
-  FUNCTION(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned *current, unsigned *pending))     \
-  FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3,                                               \
+#define SMI_FUNCTIONS(FUNCTION)                                                                           \
+  FUNCTION(nvmlInit_v2, (void))                                                                           \
+  FUNCTION(nvmlSystemGetDriverVersion, (char *text, unsigned length))                                     \
+  FUNCTION(nvmlSystemGetNVMLVersion, (char *text, unsigned length))                                       \
+  FUNCTION(nvmlSystemGetCudaDriverVersion_v2, (int *version))                                             \
+  FUNCTION(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length))                         \
+  FUNCTION(nvmlDeviceGetCount_v2, (unsigned *count))                                                      \
+  FUNCTION(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device))                         \
+  FUNCTION(nvmlDeviceGetName, (nvmlDevice_t device, char *text, unsigned length))                         \
+  FUNCTION(nvmlDeviceGetUUID, (nvmlDevice_t device, char *text, unsigned length))                         \
+  FUNCTION(nvmlDeviceGetSerial, (nvmlDevice_t device, char *text, unsigned length))                       \
+  FUNCTION(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t * pci))                           \
+  FUNCTION(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory))                         \
+  FUNCTION(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * utilization))         \
+  FUNCTION(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, int *minor))             \
+  FUNCTION(nvmlDeviceGetTemperature, (nvmlDevice_t device, unsigned sensor, unsigned *celsius))           \
+  FUNCTION(nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned *milliwatts))                          \
+  FUNCTION(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned *milliwatts))                  \
+  FUNCTION(nvmlDeviceGetPerformanceState, (nvmlDevice_t device, unsigned *state))                         \
+  FUNCTION(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned *current, unsigned *pending))             \
+  FUNCTION(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *count))                        \
+  FUNCTION(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)) \
+  FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3,                                                       \
            (nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v2_t *infos))
 
 enum { STATUS_NO_DEVICES = 6, STATUS_NO_DRIVER = 9, STATUS_NO_LIBRARY = 12 };
@@ -71,6 +73,19 @@ static void read_processes(nvmlDevice_t device, struct smi_card *card) {
   }
 }
 
+static void read_instances(nvmlDevice_t device, struct smi_card *card) {
+  unsigned most = 0;
+  nvml.nvmlDeviceGetMaxMigDeviceCount(device, &most);
+  for (unsigned index = 0; index < most && card->instance_count < SMI_INSTANCES; index++) {
+    struct smi_instance *instance = &card->instances[card->instance_count];
+    nvmlDevice_t mig = NULL;
+    if (nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index, &mig) != NVML_SUCCESS) continue;
+    nvml.nvmlDeviceGetName(mig, instance->name, sizeof instance->name);
+    nvml.nvmlDeviceGetUUID(mig, instance->uuid, sizeof instance->uuid);
+    card->instance_count++;
+  }
+}
+
 static void read_card(nvmlDevice_t device, struct smi_card *card) {
   unsigned current = 0, pending = 0;
   nvml.nvmlDeviceGetName(device, card->name, sizeof card->name);
@@ -86,6 +101,8 @@ static void read_card(nvmlDevice_t device, struct smi_card *card) {
   nvml.nvmlDeviceGetEnforcedPowerLimit(device, &card->limit_milliwatts);
   nvml.nvmlDeviceGetPerformanceState(device, &card->performance_state);
   card->has_mig = nvml.nvmlDeviceGetMigMode(device, &current, &pending) == NVML_SUCCESS;
+  card->in_mig_mode = card->has_mig && current != 0;
+  if (card->in_mig_mode) read_instances(device, card);
   read_processes(device, card);
 }
 

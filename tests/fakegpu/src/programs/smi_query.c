@@ -38,7 +38,9 @@ static void print_count(const struct line *line) { printf("%u", line->smi->card_
 static void print_temperature(const struct line *line) { printf("%u", line->card->celsius); }
 static void print_power(const struct line *line) { printf("%.2f", line->card->milliwatts / 1000.0); }
 static void print_state(const struct line *line) { printf("P%u", line->card->performance_state); }
-static void print_mig(const struct line *line) { fputs(line->card->has_mig ? "Disabled" : "[N/A]", stdout); }
+static void print_mig(const struct line *line) {
+  fputs(!line->card->has_mig ? "[N/A]" : line->card->in_mig_mode ? "Enabled" : "Disabled", stdout);
+}
 static void print_capability(const struct line *line) {
   printf("%d.%d", line->card->compute_major, line->card->compute_minor);
 }

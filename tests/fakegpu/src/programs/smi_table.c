@@ -11,8 +11,15 @@
 static unsigned long long mebibytes(nvml_u64 bytes) { return bytes >> 20; }
 
 void smi_print_list(const struct smi *smi) {
-  for (unsigned index = 0; index < smi->card_count; index++)
-    printf("GPU %u: %s (UUID: %s)\n", index, smi->cards[index].name, smi->cards[index].uuid);
+  for (unsigned index = 0; index < smi->card_count; index++) {
+    const struct smi_card *card = &smi->cards[index];
+    printf("GPU %u: %s (UUID: %s)\n", index, card->name, card->uuid);
+    for (unsigned next = 0; next < card->instance_count; next++) {
+      const char *profile = strstr(card->instances[next].name, " MIG ");
+      printf("  %-15s Device %2u: (UUID: %s)\n", profile == NULL ? "MIG" : profile + 1, next,
+             card->instances[next].uuid);
+    }
+  }
 }
 
 static void print_head(const struct smi *smi) {
@@ -40,7 +47,9 @@ static void print_card(const struct smi_card *card) {
   printf("| N/A  %3uC    P%u   %21s | %22s |    %3u%%      Default |\n", card->celsius,
          card->performance_state, power, memory, card->utilization.gpu);
   printf("|                                         |                        |             %8s |\n",
-         card->has_mig ? "Disabled" : "N/A");
+         !card->has_mig      ? "N/A"
+         : card->in_mig_mode ? "Enabled"
+                             : "Disabled");
   puts("+-----------------------------------------+------------------------+----------------------+");
 }
 
