@@ -53,7 +53,7 @@ cluster-down: $(VENV)/.ready ## ends it, and leaves nothing
 # --- proof ------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: test-c test-python test-cluster ## everything: C, Python, the real clusters (1.37 and 1.36)
+test: test-c test-python test-conformance test-cluster ## everything: C, Python, a kubelet's part, real clusters (1.37, 1.36)
 
 .PHONY: prepare
 prepare: build # what is slow, once; here its progress can be seen
@@ -66,6 +66,10 @@ test-c: prepare
 .PHONY: test-python
 test-python: build
 	@$(PY) -m pytest -q tests/unit tests/integration
+
+.PHONY: test-conformance
+test-conformance: prepare # our agent; a peer beside it where PEER_DRA_EXAMPLE names its binary
+	@$(PY) -m pytest -q tests/conformance
 
 .PHONY: test-cluster
 test-cluster: prepare

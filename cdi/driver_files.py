@@ -1,23 +1,22 @@
 """The NVIDIA driver's files, found below a driver root, as CDI edits that need no hook binary (`native`).
 
-Libraries are found as nvidia-ctk finds them: the file behind libcuda.so.* carries the driver's version, and
-every `*.so.<version>` beside it belongs to the driver. Instead of links and an ldconfig run inside the
-container, each is mounted under its soname into the loader's default directory of Debian and of Red Hat.
-Device nodes come from the tree's own /dev where it has them (a driver in a container, a test), else from
-ours. A node without /dev/nvidiactl or /dev/nvidia-uvm can't compute: that is an error here, not a smaller
-document.
+Instead of links and an ldconfig run inside the container, each library is mounted under its soname into the
+loader's default directory of Debian and of Red Hat. For computing: libraries of the driver's own version,
+its tools, its firmware, the sockets of its daemons. Not handed out: what draws (Vulkan and EGL settings, X
+modules, /dev/dri), and the pipe of an MPS daemon, through which tenants would reach each other.
 """
 
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cdi import elf
-from cdi.driver_root import DriverRoot
+from cdi.device_nodes import DeviceNodes
+from cdi.driver_libraries import DriverLibraries, Library
+from cdi.driver_root import DriverRoot, stamp
+from cdi.errors import DriverNotReadyError
 from cdi.model import ContainerEdits, DeviceNode, Mount
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
@@ -28,24 +27,21 @@ _BINARIES = (
     "nvidia-persistenced",
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
+    "nvidia-imex",
+    "nvidia-imex-ctl",
 )
-_BINARY_DIRECTORIES = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/sbin", "/opt/bin")
+_BINARY_DIRECTORIES = (
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/bin",
+    "/sbin",
+    "/opt/bin",
+    "/run/current-system/sw/bin",  # NixOS
+)
+_FIRMWARE_DIRECTORIES = ("/lib/firmware", "/usr/lib/firmware", "/run/current-system/firmware")
 _SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
-_REQUIRED_NODES = ("nvidiactl", "nvidia-uvm")
-_OPTIONAL_NODES = ("nvidia-uvm-tools", "nvidia-modeset")
-_VERSIONED = re.compile(r"\.so\.(?P<version>\d+\.\d+(?:\.\d+)*)$", re.ASCII)
-
-
-class DriverNotReadyError(Exception):
-    """The driver root has no usable driver (yet); the message says what is missing, and where."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """`inside`: its path below the driver root. `soname`: what programs load it by."""
-
-    inside: PurePosixPath
-    soname: str
 
 
 @dataclass(frozen=True)
@@ -58,15 +54,31 @@ class DriverFiles:
 
 
 class Driver:
-    """One installed driver. `devices`: our own /dev, for drivers whose tree has none."""
+    """One installed driver. `devices`, `proc`: our own /dev and /proc, for drivers whose tree has none."""
 
     def __init__(
-        self, root: DriverRoot, *, devices: Path = Path("/dev"), machine: str = platform.machine()
+        self,
+        root: DriverRoot,
+        *,
+        devices: Path = Path("/dev"),
+        proc: Path = Path("/proc"),
+        machine: str = platform.machine(),
     ) -> None:
-        self._root = root
-        self._devices = devices
+        self.root = root
+        self.nodes = DeviceNodes(root, devices, proc)
         self._machine = machine
+        self._libraries = DriverLibraries(root, machine)
         self._found: tuple[object, DriverFiles] | None = None
+        self._watched: dict[str, object] = {}
+
+    def remembered(self) -> DriverFiles:
+        """`files`, as found last, while directories and libcuda are the ones that they were.
+
+        What that can't tell (a link further up that leads elsewhere) the next `files` finds.
+        """
+        if self._found is not None and all(stamp(path) == seen for path, seen in self._watched.items()):
+            return self._found[1]
+        return self.files()
 
     def files(self) -> DriverFiles:
         """The edits common to all cards; found again when the library directory or libcuda changes.
@@ -74,17 +86,16 @@ class Driver:
         Raises DriverNotReadyError.
         """
         libcuda, version = self._libcuda()
-        nodes = tuple(self._control_nodes())
-        directory = libcuda.parent
+        nodes = self.nodes.control()
         state = (
             libcuda,
             nodes,
-            *(self._root.local(path).stat().st_mtime_ns for path in (directory, libcuda)),
+            *(self.root.local(path).stat().st_mtime_ns for path in (libcuda.parent, libcuda)),
         )
         if self._found is None or self._found[0] != state:
-            libraries = tuple(self._libraries(directory, version))
+            libraries = self._libraries.beside(libcuda, version)
             mounts = (
-                *_library_mounts(self._root, libraries, self._machine),
+                *self._library_mounts(libraries),
                 *self._binary_mounts(),
                 *self._firmware_mounts(version),
                 *self._socket_mounts(),
@@ -96,114 +107,61 @@ class Driver:
                 mounts=mounts,
             )
             self._found = (state, DriverFiles(version, edits, libraries))
+        local = (self.root.local(path) for path in (libcuda, libcuda.parent))
+        watched = (*map(str, local), *self.nodes.directories)
+        self._watched = {path: stamp(path) for path in watched}
         return self._found[1]
 
     def card(self, minor: int) -> DeviceNode:
         """The device node of a card. Raises DriverNotReadyError."""
-        name = f"nvidia{minor}"
-        node = self._node(name)
-        if node is None:
-            raise DriverNotReadyError(self._missing_node(name))
-        return node
+        return self.nodes.card(minor)
 
     def library(self, soname: str) -> Path | None:
         """Where we see one of the driver's libraries, found by its soname; None where it is not."""
-        for directory in self._library_directories():
-            found = self._root.resolve(directory / soname)
-            if found is not None and elf.read(self._root.local(found)) is not None:
-                return self._root.local(found)
-        return None
+        return self._libraries.named(soname)
 
     def _libcuda(self) -> tuple[PurePosixPath, str]:
-        for directory in self._library_directories():
-            for path in sorted(self._root.local(directory).glob("libcuda.so.*")):
-                found = self._root.resolve(directory / path.name)
-                version = _VERSIONED.search(found.name) if found is not None else None
-                if found is None or version is None:
-                    continue
-                library = elf.read(self._root.local(found))
-                if library is not None and library.machine == self._machine:
-                    return found, version["version"]
-        raise DriverNotReadyError(
-            f"no libcuda.so.<version> for {self._machine} below {self._root.mounted}"
-            f" (the host's {self._root.host}): is the NVIDIA driver installed there?"
-        )
+        found = self._libraries.libcuda()
+        if found is None:
+            raise DriverNotReadyError(
+                f"no libcuda.so.<version> for {self._machine} below {self.root.mounted}"
+                f" (the host's {self.root.host}): is the NVIDIA driver installed there?"
+            )
+        return found
 
-    def _library_directories(self) -> Iterator[PurePosixPath]:
-        triple = f"{self._machine}-linux-gnu"
-        bases = ("/", "/usr/lib64", f"/usr/lib/{triple}", "/lib64", f"/lib/{triple}", "/usr/lib")
-        seen = set()
-        for base in (*bases, *(f"{base}/nvidia/current" for base in bases[1:5])):
-            found = self._root.resolve(base)
-            if found is not None and found not in seen and self._root.local(found).is_dir():
-                seen.add(found)
-                yield found
-
-    def _libraries(self, directory: PurePosixPath, version: str) -> Iterator[Library]:
-        sonames = set()
-        for name in sorted(path.name for path in self._root.local(directory).glob(f"*.so.{version}")):
-            found = self._root.resolve(directory / name)
-            soname = None if found is None else elf.soname(self._root.local(found), self._machine)
-            if found is not None and soname is not None and soname not in sonames:
-                sonames.add(soname)
-                yield Library(found, soname)
+    def _library_mounts(self, libraries: Iterable[Library]) -> Iterator[Mount]:
+        directories = (f"/usr/lib/{self._machine}-linux-gnu", "/usr/lib64")
+        for library in libraries:
+            # Some programs load libcuda.so, the name that only development packages have.
+            names = (library.name, "libcuda.so") if library.name == "libcuda.so.1" else (library.name,)
+            for directory in directories:
+                for name in names:
+                    yield self._mount(library.inside, f"{directory}/{name}", READ_ONLY)
 
     def _binary_mounts(self) -> Iterator[Mount]:
         for name in _BINARIES:
             for directory in _BINARY_DIRECTORIES:
-                found = self._root.resolve(f"{directory}/{name}")
+                found = self.root.resolve(f"{directory}/{name}")
                 if found is not None:
                     yield self._mount(found, f"/usr/bin/{name}", READ_ONLY)
                     break
 
     def _firmware_mounts(self, version: str) -> Iterator[Mount]:
-        directory = self._root.resolve(f"/lib/firmware/nvidia/{version}")
-        names = sorted(self._root.local(directory).glob("gsp*.bin")) if directory is not None else []
-        for path in names:
-            found = self._root.resolve(f"/lib/firmware/nvidia/{version}/{path.name}")
-            if found is not None:
-                yield self._mount(found, f"/lib/firmware/nvidia/{version}/{path.name}", READ_ONLY)
+        for base in _FIRMWARE_DIRECTORIES:
+            directory = self.root.resolve(f"{base}/nvidia/{version}")
+            if directory is None:
+                continue
+            for path in sorted(self.root.local(directory).glob("gsp*.bin")):
+                found = self.root.resolve(directory / path.name)
+                if found is not None:
+                    yield self._mount(found, f"/lib/firmware/nvidia/{version}/{path.name}", READ_ONLY)
+            return
 
     def _socket_mounts(self) -> Iterator[Mount]:
         for path in _SOCKETS:
-            found = self._root.resolve(path)
+            found = self.root.resolve(path)
             if found is not None:
                 yield self._mount(found, path, _SOCKET)
 
     def _mount(self, inside: PurePosixPath, container_path: str, options: tuple[str, ...]) -> Mount:
-        return Mount(host_path=self._root.on_host(inside), container_path=container_path, options=options)
-
-    def _control_nodes(self) -> Iterable[DeviceNode]:
-        missing = [name for name in _REQUIRED_NODES if self._node(name) is None]
-        if missing:
-            raise DriverNotReadyError("; ".join(self._missing_node(name) for name in missing))
-        nodes = (self._node(name) for name in (*_REQUIRED_NODES, *_OPTIONAL_NODES))
-        return [node for node in nodes if node is not None]
-
-    def _node(self, name: str) -> DeviceNode | None:
-        path = f"/dev/{name}"
-        inside = self._root.resolve(path)
-        if inside is not None:
-            host = self._root.on_host(inside)
-            return DeviceNode(path=path, host_path=None if host == path else host)
-        return DeviceNode(path=path) if (self._devices / name).exists() else None
-
-    def _missing_node(self, name: str) -> str:
-        return (
-            f"/dev/{name} is missing, neither {self._root.mounted}/dev nor {self._devices} has it:"
-            " load the kernel module (nvidia-modprobe -u -c 0 makes the nodes)"
-        )
-
-
-def _library_mounts(root: DriverRoot, libraries: Iterable[Library], machine: str) -> Iterator[Mount]:
-    directories = (f"/usr/lib/{machine}-linux-gnu", "/usr/lib64")
-    for library in libraries:
-        # Some programs load libcuda.so, the name that only development packages have.
-        names = (library.soname, "libcuda.so") if library.soname == "libcuda.so.1" else (library.soname,)
-        for directory in directories:
-            for name in names:
-                yield Mount(
-                    host_path=root.on_host(library.inside),
-                    container_path=f"{directory}/{name}",
-                    options=READ_ONLY,
-                )
+        return Mount(host_path=self.root.on_host(inside), container_path=container_path, options=options)

@@ -6,60 +6,66 @@ not a constant. The rules are those of the specification's SPEC.md and of its re
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+import msgspec
 
 _VENDOR_OR_CLASS = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_PERMISSIONS = re.compile(r"none|[rwm]+")
 
 
-def _absolute(path: str) -> str:
+class _Document(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
+):
+    """Values are checked where they are made, too: __post_init__ raises ValueError."""
+
+
+def _check_absolute(path: str) -> None:
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not an absolute path")
-    return path
 
 
-def _assignment(text: str) -> str:
-    if text.find("=") < 1:
-        raise ValueError(f"{text!r} is not NAME=value")
-    return text
-
-
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-Assignment = Annotated[str, AfterValidator(_assignment)]
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class DeviceNode(_Document):
+class DeviceNode(_Document, frozen=True):
     """A device node; what is left out (type, numbers, owner) the runtime takes from the host's node."""
 
-    path: AbsolutePath
-    host_path: AbsolutePath | None = None
-    permissions: str | None = Field(default=None, pattern=r"^(none|[rwm]+)$")
+    path: str
+    host_path: str | None = None
+    permissions: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_absolute(self.path)
+        if self.host_path is not None:
+            _check_absolute(self.host_path)
+        if self.permissions is not None and not _PERMISSIONS.fullmatch(self.permissions):
+            raise ValueError(f"permissions {self.permissions!r} of {self.path} are none, or of r, w and m")
 
 
-class Mount(_Document):
+class Mount(_Document, frozen=True):
     """A bind mount; both paths are absolute, `host_path` as the container runtime sees it."""
 
-    host_path: AbsolutePath
-    container_path: AbsolutePath
+    host_path: str
+    container_path: str
     options: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_absolute(self.host_path)
+        _check_absolute(self.container_path)
 
-class ContainerEdits(_Document):
+
+class ContainerEdits(_Document, frozen=True):
     """What is done to a container. The specification allows no empty edits in a device."""
 
-    env: tuple[Assignment, ...] = ()
+    env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
+
+    def __post_init__(self) -> None:
+        for text in self.env:
+            if text.find("=") < 1:
+                raise ValueError(f"{text!r} is not NAME=value")
 
     def __bool__(self) -> bool:
         return bool(self.env or self.device_nodes or self.mounts)
@@ -72,30 +78,29 @@ class ContainerEdits(_Document):
         )
 
 
-class Device(_Document):
+class Device(_Document, frozen=True):
     """One name that a container can ask for."""
 
     name: str
     container_edits: ContainerEdits
 
-    @model_validator(mode="after")
-    def _check(self) -> Device:
+    def __post_init__(self) -> None:
         if not _DEVICE.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no CDI device name: letters, digits and _ . : - in between")
         if not self.container_edits:
             raise ValueError(f"device {self.name!r} has no edits: runtimes refuse the whole file")
-        return self
 
 
-class Spec(_Document):
+class Spec(_Document, frozen=True):
     """One document: devices of one kind, and the edits that come with any of them."""
 
     kind: str
-    devices: tuple[Device, ...] = Field(min_length=1)
+    devices: tuple[Device, ...]
     container_edits: ContainerEdits = ContainerEdits()
 
-    @model_validator(mode="after")
-    def _check(self) -> Spec:
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise ValueError(f"a document of kind {self.kind!r} has at least one device")
         vendor, slash, name = self.kind.partition("/")
         if not slash or not _VENDOR_OR_CLASS.fullmatch(vendor) or not _VENDOR_OR_CLASS.fullmatch(name):
             raise ValueError(f"{self.kind!r} is no CDI kind: vendor/class, each starting with a letter")
@@ -103,7 +108,6 @@ class Spec(_Document):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"device {twice[0]!r} is there twice")
-        return self
 
     def edits(self) -> Iterator[ContainerEdits]:
         """All edits of the document."""
@@ -126,7 +130,7 @@ class Spec(_Document):
 
     def to_json(self) -> bytes:
         """The document as it is stored; nothing in it that is empty."""
-        document = {"cdiVersion": self.cdi_version} | self.model_dump(
-            mode="json", by_alias=True, exclude_defaults=True
-        )
-        return json.dumps(document, indent=1).encode() + b"\n"
+        document: dict[str, Any] = {"cdiVersion": self.cdi_version, **msgspec.to_builtins(self)}
+        if not self.container_edits:
+            document.pop("containerEdits", None)
+        return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

@@ -1,9 +1,9 @@
 """The directory in which container runtimes look for CDI documents, and our files in it.
 
 One file per id, named `<vendor>-<class>_<id>.json` as the specification asks of transient documents. The
-directory is usually a tmpfs: after a reboot nothing is there, and whoever owns the ids writes them again.
-Other people's files are never touched. Every method is safe to repeat; a crash inside one leaves the old
-state or the new one.
+directory is usually a tmpfs: after a reboot nothing is there, and whoever owns the ids writes them again; so
+nothing is synced to disk. Other people's files are never touched. Every method is safe to repeat; a crash
+inside one leaves the old state or the new one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Store:
             raise ValueError(f"a document of kind {spec.kind} in the store of {self.kind}")
         path = self.path(identity)
         self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        durable.write(path, spec.to_json())
+        durable.write(path, spec.to_json(), survives_power_cut=False)
         return path
 
     def read(self, identity: str) -> bytes | None:
@@ -46,7 +46,7 @@ class Store:
 
     def remove(self, identity: str) -> bool:
         """Removes a document; says whether it was there."""
-        return durable.remove(self.path(identity))
+        return durable.remove(self.path(identity), survives_power_cut=False)
 
     def identities(self) -> frozenset[str]:
         """The ids of all our documents."""

@@ -16,6 +16,8 @@ class Scales:
     split_count: int = 10
     memory_scaling: Fraction = Fraction(1)
     core_scaling: Fraction = Fraction(1)
+    reserved_memory: int = 0
+    """Bytes of each whole card that nobody is given."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,26 @@ class Amounts:
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(self.memory + other.memory, self.cores + other.cores, self.shares + other.shares)
 
+    def fits_in(self, other: Amounts) -> bool:
+        return self.memory <= other.memory and self.cores <= other.cores and self.shares <= other.shares
+
 
 NOTHING = Amounts(0, 0, 0)
 
 
+def own_memory(card: Card, scales: Scales) -> int:
+    """The bytes of a card that there are to give. Nothing is reserved of an instance: nobody else is on it.
+
+    Compute instances of one GPU instance have one memory between them, of which each is given its part.
+    """
+    if card.mig is not None:
+        return card.memory_bytes // card.mig.sharers
+    return max(card.memory_bytes - scales.reserved_memory, 0)
+
+
 def capacity_of(card: Card, scales: Scales) -> Amounts:
     """What a card publishes. Memory is rounded down to a mebibyte, the step in which it is given out."""
-    memory = int(card.memory_bytes * scales.memory_scaling)
+    memory = int(own_memory(card, scales) * scales.memory_scaling)
     return Amounts(
         memory=memory - memory % MEBIBYTE, cores=int(100 * scales.core_scaling), shares=SHARES_OF_A_CARD
     )

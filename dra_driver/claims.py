@@ -7,7 +7,8 @@ ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from kube import paths
 from kube.client import Client
 from kube.errors import ApiError, NotFound
 from kube.quantity import QuantityError, parse_quantity
+
+_PAGE = 500  # objects
+_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"  # an annotation
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,29 @@ class OpaqueConfig:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the scheduler decided, as far as it is ours; in the claim's order."""
+    """What the scheduler decided, as far as it is ours; in the claim's order.
+
+    `pod_claim_name`: by what name its Pod knows a claim that was made from a template.
+    """
 
     claim: ClaimRef
     results: tuple[Result, ...]
     configs: tuple[OpaqueConfig, ...]
+    pod_claim_name: str | None = None
 
 
-async def fetch(client: Client, ref: ClaimRef) -> dict[str, Any]:
-    """The claim as it is now. Raises ClaimError."""
+async def fetch(client: Client, ref: ClaimRef, at_least: str | None = None) -> dict[str, Any]:
+    """The claim as it is now; with `at_least`, not older than this resourceVersion, at half the cost.
+
+    Raises ClaimError.
+    """
+    path = paths.resource_claim(ref.namespace, ref.name)
+    if at_least is not None:
+        # A server that has been restored from a backup doesn't know the version any more.
+        with suppress(ApiError):
+            return await client.get(path, params={"resourceVersion": at_least})
     try:
-        return await client.get(paths.resource_claim(ref.namespace, ref.name))
+        return await client.get(path)
     except NotFound as error:
         if error.reason != "NotFound":
             # A server or proxy that doesn't know the path at all: this says nothing about the claim.
@@ -85,6 +101,27 @@ async def fetch(client: Client, ref: ClaimRef) -> dict[str, Any]:
         raise GoneError(f"ResourceClaim {ref} does not exist any more") from error
     except ApiError as error:
         raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
+
+
+async def search(client: Client, uids: Collection[ClaimUID]) -> dict[ClaimUID, dict[str, Any]]:
+    """Those of the cluster's claims that have one of these UIDs. Raises ClaimError.
+
+    All claims are listed, page by page: for when a claim's name is lost.
+    """
+    found: dict[ClaimUID, dict[str, Any]] = {}
+    params = {"limit": str(_PAGE)}
+    while True:
+        try:
+            page = await client.get(paths.resource_claims(), params=params)
+        except ApiError as error:
+            raise RetryableError(f"ResourceClaims can't be listed: {error}") from error
+        for item in page.get("items") or ():
+            if item["metadata"]["uid"] in uids:
+                found[item["metadata"]["uid"]] = item
+        token = (page.get("metadata") or {}).get("continue")
+        if not token or len(found) == len(uids):
+            return found
+        params = {"limit": str(_PAGE), "continue": token}
 
 
 def is_held_here(ref: ClaimRef, raw: Mapping[str, Any], *, driver: str, node: str) -> bool:
@@ -110,7 +147,9 @@ def read_allocation(ref: ClaimRef, raw: Mapping[str, Any], *, driver: str, node:
             raise PermanentError(
                 f"ResourceClaim {ref}: device {result.device} is in pool {result.pool}, this node is {node}"
             )
-    return Allocation(ref, results, tuple(_configs(devices.get("config") or (), driver)))
+    annotations = raw["metadata"].get("annotations") or {}
+    configs = tuple(_configs(devices.get("config") or (), driver))
+    return Allocation(ref, results, configs, annotations.get(_POD_CLAIM_NAME))
 
 
 def _results(ref: ClaimRef, results: Any, driver: str) -> Iterator[Result]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ class Condition(enum.Enum):
     GPUS = "gpus"
     DRIVER_FILES = "driver-files"
     LIBRARY = "library"
+    CONFIGURATION = "configuration"
     LEDGER = "ledger"
     SLICES = "slices"
     FEATURES = "features"
@@ -30,19 +32,28 @@ class State:
 
     holds: bool
     detail: str
+    is_known: bool = True
 
 
 class Conditions:
     """The present states; changes are logged, repetitions are not."""
 
     def __init__(self) -> None:
-        self._states = {condition: State(False, "not known yet") for condition in Condition}
+        self._listeners: list[Callable[[Condition, State], None]] = []
+        self._states = {condition: State(False, "not known yet", is_known=False) for condition in Condition}
 
     def hold(self, condition: Condition, detail: str) -> None:
         self._set(condition, State(True, detail))
 
     def fail(self, condition: Condition, detail: str) -> None:
         self._set(condition, State(False, detail))
+
+    def listen(self, listener: Callable[[Condition, State], None]) -> None:
+        """`listener` is called with each change, and at once with what fails by now."""
+        self._listeners.append(listener)
+        for condition, state in self._states.items():
+            if state.is_known and not state.holds:
+                listener(condition, state)
 
     def __getitem__(self, condition: Condition) -> State:
         return self._states[condition]
@@ -64,3 +75,5 @@ class Conditions:
             self._states[condition] = state
             level = logging.INFO if state.holds else logging.WARNING
             _log.log(level, "%s: %s", condition.value, state.detail)
+            for listener in self._listeners:
+                listener(condition, state)

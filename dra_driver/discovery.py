@@ -1,7 +1,8 @@
 """Looks for the node's cards, again and again: drivers come late, are replaced, and cards are lost and found.
 
-NVML may hang for good inside the kernel, so each look is made by a thread that nobody waits for at the end;
-what is served meanwhile is the last that was seen.
+NVML may hang for good inside the kernel, so each look is made by a thread that nobody waits for at the end,
+and there is no second look before the first has ended: it ends when the driver answers again, and until then
+what is served is the last that was seen. Nothing else in the agent but the watch of events asks NVML.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TypeVar
 
-from cdi.driver_files import Driver, DriverNotReadyError
+from cdi.errors import DriverNotReadyError
+from dra_driver import rules
+from dra_driver.base_edits import BaseEdits
+from dra_driver.card_health import CardHealth
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.inventory import Inventory
 from dra_driver.node import Node
@@ -24,6 +29,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _AGAIN_AFTER_FAILURE = 5.0  # seconds; a driver's installer takes minutes, so this is soon
 _HANGS_AFTER = 15.0
+_SILENT_FOR_LONG = 60.0  # seconds; a driver that is replaced is back sooner, or takes minutes
+_BETWEEN_LOOKS = 1.0  # seconds at least, whatever happens
 
 
 class Discovery:
@@ -36,66 +43,105 @@ class Discovery:
         self,
         *,
         nvml: Nvml,
-        driver: Driver,
+        base: BaseEdits,
         node: Node,
         conditions: Conditions,
+        health: CardHealth,
         found: Callable[[Inventory | None], None],
         again: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nvml = nvml
-        self._driver = driver
+        self._base = base
         self._node = node
         self._conditions = conditions
+        self._health = health
         self._found = found
         self._again = again
+        self._clock = clock
+        self._soon = asyncio.Event()
+        self._silent_since: float | None = None
+        health.when_news(self.look_soon)
+
+    def look_soon(self) -> None:
+        """There is something new to be seen."""
+        self._soon.set()
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
         while True:
+            self._soon.clear()
             is_good = await self.look()
-            await asyncio.sleep(self._again if is_good else min(self._again, _AGAIN_AFTER_FAILURE))
+            pause = self._again if is_good else min(self._again, _AGAIN_AFTER_FAILURE)
+            await asyncio.sleep(min(pause, _BETWEEN_LOOKS))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(pause - _BETWEEN_LOOKS, 0)):
+                    await self._soon.wait()
 
     async def look(self) -> bool:
         """Once; says whether everything is there."""
         files = await self._look_for_files()
         cards = await self._look_for_cards()
+        if isinstance(cards, Inventory):
+            cards = await self._health.looked(cards)
+            self._tell(rules.apply(self._node.rules, cards))
         if files is None and isinstance(cards, Inventory):
+            self._silent_since = None
+            self._health.answered()
             self._node.found(cards)
         else:
-            self._node.not_found(files or str(cards))
+            self._silent(files or str(cards))
         self._found(self._node.cards)
         return files is None and isinstance(cards, Inventory)
 
     async def _look_for_files(self) -> str | None:
+        known = self._node.cards
         try:
-            files = await asyncio.to_thread(self._driver.files)
+            found = await asyncio.to_thread(self._base.look, known.cards if known is not None else ())
         except (DriverNotReadyError, OSError) as error:
             self._conditions.fail(Condition.DRIVER_FILES, str(error))
             return str(error)
-        self._conditions.hold(
-            Condition.DRIVER_FILES, f"driver {files.version}, {len(files.libraries)} libraries"
-        )
+        self._conditions.hold(Condition.DRIVER_FILES, found)
         return None
 
     async def _look_for_cards(self) -> Inventory | str:
-        answer = _in_a_thread(self._nvml.read)
-        done, _ = await asyncio.wait({answer}, timeout=_HANGS_AFTER)
-        if not done:
+        answer = _in_a_thread(self._ask)
+        while not (await asyncio.wait({answer}, timeout=_HANGS_AFTER))[0]:
             silence = f"the NVIDIA driver has not answered for {_HANGS_AFTER:g} s; waiting for it"
             self._conditions.fail(Condition.GPUS, silence)
-            self._node.not_found(silence)
+            self._silent(silence)
+            self._found(self._node.cards)
         try:
-            inventory = await answer
+            inventory = answer.result()
         except NvmlError as error:
             self._conditions.fail(Condition.GPUS, str(error))
             return str(error)
-        faults = "; ".join(f"{fault.card} {fault.reason}" for fault in inventory.faults)
-        summary = f"{len(inventory.cards)} cards usable" + (f", not used: {faults}" if faults else "")
-        if inventory.cards or not inventory.faults:
+        return inventory
+
+    def _ask(self) -> Inventory:
+        """In a thread of its own."""
+        if self._health.before_look():
+            self._nvml.close()
+        return self._nvml.read()
+
+    def _silent(self, why: str) -> None:
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now
+        self._node.not_found(why)
+        self._health.silent(now - self._silent_since >= _SILENT_FOR_LONG)
+
+    def _tell(self, inventory: Inventory) -> None:
+        lost = [one for one in inventory.lost if one.card.withheld is None]
+        not_used = [f"{one.card.uuid} is lost: {one.reason}" for one in lost]
+        not_used += [f"{fault.card} {fault.reason}" for fault in inventory.faults]
+        not_used += [f"{card.uuid} {card.withheld}" for card in inventory.cards if card.withheld is not None]
+        usable = len(inventory.published) - len(lost)
+        summary = f"{usable} cards usable" + (f", not used: {'; '.join(not_used)}" if not_used else "")
+        if usable or not (inventory.faults or lost):
             self._conditions.hold(Condition.GPUS, summary)
         else:
             self._conditions.fail(Condition.GPUS, summary)
-        return inventory
 
 
 def _in_a_thread(work: Callable[[], _T]) -> asyncio.Future[_T]:

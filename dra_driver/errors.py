@@ -11,6 +11,10 @@ class RetryableError(ClaimError):
     """The same request can succeed later without anybody changing the claim."""
 
 
+class OvercommitError(RetryableError):
+    """A card would be promised twice: others still hold what the scheduler has given away again."""
+
+
 class GoneError(RetryableError):
     """The API server says that there is no such claim: not the same as saying nothing."""
 

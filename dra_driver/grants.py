@@ -6,6 +6,7 @@ that are there and valid are changed in place: containers have them mapped. Ever
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from interposer import abi
 
 LIMITS = "limits"
 USAGE = "usage"
+METADATA = "metadata"  # no grant has this name: theirs start with the claim's UID
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,23 @@ class GrantDirectories:
         """Where a grant's two files are."""
         return self._claim(uid) / grant
 
+    def metadata(self, uid: ClaimUID) -> Path:
+        """Where a claim's metadata files are (metadata.py); they go with its grants."""
+        return self._claim(uid) / METADATA
+
     def make(self, uid: ClaimUID, grants: Iterable[Grant]) -> None:
         """Makes, or brings up to date, exactly the grants with limits. Raises OSError or abi.AbiError."""
         limited = {grant.name: grant.limits for grant in grants if grant.limits is not None}
         claim = self._claim(uid)
-        for stale in claim.glob("*") if claim.is_dir() else ():
-            if stale.name not in limited:
-                shutil.rmtree(stale)
+        for stale in _names(claim):
+            if stale not in limited and stale != METADATA:
+                shutil.rmtree(claim / stale)
         for name, limits in limited.items():
             directory = claim / name
-            directory.mkdir(parents=True, exist_ok=True)
-            # Not through mkdir's mode: that is subject to the umask.
+            # Not through makedirs' mode: that is subject to the umask.
+            os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - half of pathlib's time
             for path in (claim, directory):
-                path.chmod(0o755)
+                os.chmod(path, 0o755)  # noqa: PTH101, S103 - others read, only root writes
             abi.create_usage(directory / USAGE)
             abi.write_limits(directory / LIMITS, limits)
 
@@ -50,7 +56,8 @@ class GrantDirectories:
         limited = {grant.name for grant in grants if grant.limits is not None}
         claim = self._claim(uid)
         try:
-            if limited != ({path.name for path in claim.iterdir()} if claim.is_dir() else set()):
+            there = {path.name for path in claim.iterdir()} if claim.is_dir() else set()
+            if limited != there - {METADATA}:
                 return False
             for name in limited:
                 abi.read_limits(claim / name / LIMITS)
@@ -63,6 +70,10 @@ class GrantDirectories:
         """The claims that have a directory."""
         root = self.run_dir / "claims"
         return frozenset(ClaimUID(path.name) for path in root.glob("[!.]*"))
+
+    def exists(self, uid: ClaimUID) -> bool:
+        """Whether a claim has a directory."""
+        return self._claim(uid).exists()
 
     def remove(self, uid: ClaimUID) -> bool:
         """Removes all grants of a claim; says whether there were any. Raises OSError."""
@@ -78,3 +89,11 @@ class GrantDirectories:
 
     def _claim(self, uid: ClaimUID) -> Path:
         return self.run_dir / "claims" / uid
+
+
+def _names(directory: Path) -> list[str]:
+    """Of what is in it; none where it is not there."""
+    try:
+        return os.listdir(directory)  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []

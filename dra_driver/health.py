@@ -1,9 +1,9 @@
 """The kubelet's health service: what it writes into `status` of the Pods that hold our devices.
 
 Every message is the complete list, so a lost one does no harm; it is sent at once, at each change, and as a
-heartbeat before the kubelet would take the devices for unknown. A card that has gone, or can't be described
-any more, is unhealthy as long as somebody may hold it: those that were ever seen, and those in the ledger.
-While the driver is silent nothing is known of any card, and so it is said.
+heartbeat before the kubelet would take the devices for unknown. A card that is lost or has reported an error
+is unhealthy, as is one that has gone as long as somebody may hold it: those that were ever seen, and those in
+the ledger. While the driver is silent nothing more is known of any card, and so it is said.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any
 
 import grpc
 
-from dra_driver.inventory import Inventory
+from dra_driver.inventory import Card, Inventory, LostCard
 from dra_driver.names import DeviceName, device_name
 from dra_driver.node import Node
+from dra_driver.taints import NO_AILMENTS, Ailments
+from dra_driver.xids import describe
 from protos.dra_health_v1 import dra_health_v1_pb2
 from protos.dra_health_v1alpha1 import dra_health_v1alpha1_pb2
 
@@ -49,18 +51,41 @@ class DeviceHealth:
 
 
 def assess(
-    inventory: Inventory | None, silence: str | None, others: Iterable[DeviceName] = ()
+    inventory: Inventory | None,
+    silence: str | None,
+    others: Iterable[DeviceName] = (),
+    ailments: Ailments = NO_AILMENTS,
 ) -> tuple[DeviceHealth, ...]:
     """Of each device of the last inventory and of `others`, by name. `silence`: why it may be outdated."""
-    present = set(inventory.by_device()) if inventory else set()
-    return tuple(_assess(device, inventory, silence) for device in sorted(present.union(others)))
+    cards = inventory.by_device() if inventory else {}
+    lost = {one.card.name: one for one in inventory.lost} if inventory else {}
+    found = []
+    for device in sorted(cards.keys() | lost.keys() | set(others)):
+        card = cards.get(device) or (lost[device].card if device in lost else None)
+        words = _complaints(card, lost.get(device), inventory, ailments)
+        if words:
+            found.append(DeviceHealth(device, Health.UNHEALTHY, "; ".join(words)[:_MESSAGE_LENGTH]))
+        elif silence is not None or inventory is None:
+            found.append(DeviceHealth(device, Health.UNKNOWN, (silence or "")[:_MESSAGE_LENGTH]))
+        elif card is None:
+            found.append(_gone(device, inventory))
+        else:
+            found.append(DeviceHealth(device, Health.HEALTHY))
+    return tuple(found)
 
 
-def _assess(device: DeviceName, inventory: Inventory | None, silence: str | None) -> DeviceHealth:
-    if silence is not None or inventory is None:
-        return DeviceHealth(device, Health.UNKNOWN, (silence or "")[:_MESSAGE_LENGTH])
-    if device in inventory.by_device():
-        return DeviceHealth(device, Health.HEALTHY)
+def _complaints(
+    card: Card | None, lost: LostCard | None, inventory: Inventory | None, ailments: Ailments
+) -> list[str]:
+    """What is known against a card, and does not get better while the driver is silent."""
+    words = [lost.reason] if lost is not None else []
+    xid = ailments.xid_of(card) if card is not None else None
+    if card is not None and xid is not None:
+        words.append(describe(xid, inventory.actions.get(card.gpu_uuid) if inventory else None))
+    return words
+
+
+def _gone(device: DeviceName, inventory: Inventory) -> DeviceHealth:
     own = [fault for fault in inventory.faults if device_name(fault.card) == device]
     # A card that is too far gone to give its UUID is a fault by number; which one, nobody can tell.
     nameless = [fault for fault in inventory.faults if not fault.card.startswith("GPU-")]
@@ -106,7 +131,8 @@ class HealthService:
 
     def _response(self, messages: Any) -> Any:
         now = int(time.time())
-        devices = assess(self._node.cards, self._node.silence, self._node.seen.union(self._held()))
+        node = self._node
+        devices = assess(node.cards, node.silence, node.seen.union(self._held()), node.ailments)
         return messages.NodeWatchResourcesResponse(
             devices=[
                 messages.DeviceHealth(

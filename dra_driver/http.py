@@ -1,4 +1,4 @@
-"""For Prometheus and the kubelet's probes: /metrics, /healthz, /readyz. Raw ASGI, uvicorn in our loop.
+"""What Prometheus and the kubelet's probes are answered: /metrics, /healthz, /readyz.
 
 /healthz asks over both sockets, the way the kubelet would, so it fails when a socket is gone or the loop is
 stuck; it does not ask whether there is a GPU, since a restart brings none. /readyz says in words what is not
@@ -8,55 +8,52 @@ as it should be.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
-import uvicorn
 
 from dra_driver.conditions import Conditions
-from dra_driver.metrics import Metrics
+from dra_driver.http_server import Answer
 from dra_driver.service import V1_SERVICE
 from dra_driver.sockets import Sockets
 from protos.dra_v1 import dra_v1_pb2
 from protos.registration import registration_pb2
 
 _PROBE_TIMEOUT = 2.0  # seconds; the kubelet's own probes wait 1 s by default, and GetInfo must take less
-_TEXT = b"text/plain; charset=utf-8"
-_PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
-_Send = Callable[[dict[str, Any]], Awaitable[None]]
+_TEXT = "text/plain; charset=utf-8"
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoints:
-    """The ASGI application."""
+    """A path → its answer. `render`: what /metrics gives; it may block."""
 
-    def __init__(self, *, metrics: Metrics, conditions: Conditions, sockets: Sockets) -> None:
-        self._metrics = metrics
+    def __init__(self, *, render: Callable[[], bytes], conditions: Conditions, sockets: Sockets) -> None:
+        self._metrics = render
         self._conditions = conditions
         self._sockets = sockets
+        self._rendering: asyncio.Task[bytes] | None = None
 
-    async def __call__(self, scope: dict[str, Any], _receive: Any, send: _Send) -> None:
-        if scope["type"] != "http":
-            return
-        status, kind, body = await self._answer(scope["method"], scope["path"])
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-    async def _answer(self, method: str, path: str) -> tuple[int, bytes, bytes]:
-        if method not in ("GET", "HEAD"):
-            return 405, _TEXT, b"only GET\n"
+    async def __call__(self, path: str) -> Answer:
         if path == "/metrics":
-            return 200, _PROMETHEUS, await asyncio.to_thread(self._metrics.render)
+            return Answer(200, _PROMETHEUS, await self._render())
         if path == "/healthz":
             problem = await probe(self._sockets)
-            return (503, _TEXT, f"{problem}\n".encode()) if problem else (200, _TEXT, b"ok\n")
+            return Answer(503, _TEXT, f"{problem}\n".encode()) if problem else Answer(200, _TEXT, b"ok\n")
         if path == "/readyz":
-            return 200 if self._conditions.ready else 503, _TEXT, self._conditions.describe().encode()
-        return 404, _TEXT, b"there are /metrics, /healthz and /readyz\n"
+            return Answer(200 if self._conditions.ready else 503, _TEXT, self._conditions.describe().encode())
+        return Answer(404, _TEXT, b"there are /metrics, /healthz and /readyz\n")
+
+    async def _render(self) -> bytes:
+        """Once for all who ask at the same time: a file system that hangs costs one thread."""
+        if self._rendering is None:
+            self._rendering = asyncio.create_task(asyncio.to_thread(self._metrics))
+            self._rendering.add_done_callback(self._rendered)
+        return await asyncio.shield(self._rendering)
+
+    def _rendered(self, _task: asyncio.Task[bytes]) -> None:
+        self._rendering = None
 
 
 async def probe(sockets: Sockets) -> str | None:
@@ -88,33 +85,3 @@ async def _ask(path: Path, method: str, request: Any) -> str | None:
         except grpc.aio.AioRpcError as error:
             return f"{path} does not answer: {error.code().name} {error.details()}"
     return None
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the whole process ends by ours."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Bound here, so that a port in use is an OSError and not uvicorn's exit."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family)
-
-
-async def serve(endpoints: Endpoints, listener: socket.socket) -> None:
-    """Until cancelled."""
-    config = uvicorn.Config(
-        endpoints,
-        lifespan="off",
-        http="httptools",
-        ws="none",
-        loop="none",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
-    await server.serve(sockets=[listener])

@@ -2,12 +2,15 @@
 
 `<state>/lib/<version>/` is written once, whole (a directory beside it, synced, renamed), and never changed:
 the version has the library's own hash in it, so a running container's library is never swapped under it. Old
-versions go when no claim uses them.
+versions go when no claim uses them, and no agent either: each has a lock on the directory of its own, which
+the kernel takes back when the process ends. `install` and `remove_unused` are called under the node's lock.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -55,18 +58,40 @@ def install(source: Path, release: str, state_dir: Path) -> InstalledLibrary:
     return installed
 
 
+def occupy(installed: InstalledLibrary) -> int:
+    """Keeps other agents from removing this version until `release`, or our end. Raises OSError."""
+    descriptor = os.open(installed.library.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def release(occupied: int) -> None:
+    """What `occupy` gave."""
+    os.close(occupied)
+
+
 def remove_unused(state_dir: Path, in_use: Collection[str]) -> tuple[str, ...]:
-    """Removes versions that nobody uses, and what a crash left; returns their names."""
+    """Removes versions that neither claims (`in_use`) nor agents use, and what a crash left; says which."""
     removed = []
-    for path in sorted((state_dir / "lib").glob("*")):
-        if path.is_dir() and path.name not in in_use:
+    for path in sorted((state_dir / "lib").glob("[!.]*")):
+        if path.is_dir() and path.name not in in_use and not _is_occupied(path):
             shutil.rmtree(path, ignore_errors=True)
             removed.append(path.name)
-    # glob("*") skips nothing, but the temporary ones start with a dot on purpose: runtimes and people skip
-    # them.
+    # The temporary ones start with a dot: runtimes and people skip them.
     for path in (state_dir / "lib").glob(f"{durable.TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
     return tuple(removed)
+
+
+def _is_occupied(directory: Path) -> bool:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 _PRELOAD = f"{CONTAINER_LIBRARY}\n".encode()

@@ -22,5 +22,4 @@ DeviceName = NewType("DeviceName", str)
 
 def device_name(uuid: str) -> DeviceName:
     """A DNS label that stays with the card through reboots and re-plugging, unlike an index or a minor."""
-    kind, _, rest = uuid.partition("-")
-    return DeviceName(f"{kind}-{rest}".lower())
+    return DeviceName(uuid.lower())

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dra_driver.capacity import NOTHING, Amounts, Scales, capacity_of
+from dra_driver.capacity import NOTHING, Amounts, Scales, capacity_of, own_memory
 from dra_driver.claims import Allocation, ClaimRef, Result
-from dra_driver.config import CorePolicy, Enforcement, Terms, terms_of
-from dra_driver.errors import PermanentError, RetryableError
+from dra_driver.config import Terms, terms_of
+from dra_driver.errors import OvercommitError, PermanentError, RetryableError
 from dra_driver.inventory import Card, Inventory
 from dra_driver.names import DeviceName
+from dra_driver.share_config import CorePolicy, Enforcement
 from interposer.abi import Cap, Limits, Policy
 from kube.quantity import format_bytes
 
@@ -23,6 +24,7 @@ _POLICIES = {
     CorePolicy.FORCE: Policy.FORCE,
     CorePolicy.DISABLE: Policy.DISABLE,
 }
+_NO_AMOUNTS: Mapping[DeviceName, Amounts] = {}
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,39 @@ class Grant:
     card: Card
     held: Amounts
     limits: Limits | None
+    subrequest: str = ""
+    """Of a request with alternatives the one that was taken."""
+
+    @property
+    def full_request(self) -> str:
+        return f"{self.request}/{self.subrequest}" if self.subrequest else self.request
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a claim needs on this node."""
+    """Everything that a claim needs on this node.
+
+    `toolkit`: its containers are given a second CDI id, of the NVIDIA toolkit's documents.
+    """
 
     claim: ClaimRef
     grants: tuple[Grant, ...]
+    pod_claim_name: str | None = None
+    toolkit: bool = False
 
 
 def make_plan(allocation: Allocation, inventory: Inventory, scales: Scales) -> Plan:
     """Raises ClaimError."""
     cards = inventory.by_device()
+    lost = {one.card.name: one.reason for one in inventory.lost}
     names = _grant_names(allocation)
     grants = []
     for result, name in zip(allocation.results, names, strict=True):
         card = cards.get(result.device)
+        if card is None and result.device in lost:
+            raise RetryableError(
+                f"ResourceClaim {allocation.claim}: device {result.device} is lost: {lost[result.device]}"
+            )
         if card is None:
             raise RetryableError(
                 f"ResourceClaim {allocation.claim}: device {result.device} is not on this node (any more);"
@@ -66,17 +84,30 @@ def make_plan(allocation: Allocation, inventory: Inventory, scales: Scales) -> P
             )
         terms = terms_of(result, allocation.configs)
         grants.append(_grant(allocation.claim, result, card, name=name, terms=terms, scales=scales))
-    return Plan(allocation.claim, tuple(grants))
+    return Plan(allocation.claim, tuple(grants), allocation.pod_claim_name)
 
 
-def refuse_overcommit(plan: Plan, others: Mapping[DeviceName, Amounts], scales: Scales) -> None:
-    """`others`: what the node's other claims hold of each device. Raises RetryableError."""
+def refuse_overcommit(
+    plan: Plan,
+    others: Mapping[DeviceName, Amounts],
+    scales: Scales,
+    before: Mapping[DeviceName, Amounts] = _NO_AMOUNTS,
+) -> None:
+    """`others`: what the node's other claims hold of each device. Raises RetryableError, OvercommitError.
+
+    `before`: what this claim was prepared with. Containers run with that, so it is never refused again, even
+    if the configuration has made the card smaller, or excluded it.
+    """
     cards = {grant.device: grant.card for grant in plan.grants}
     for device, card in cards.items():
         there = capacity_of(card, scales)
         wanted = total(grant.held for grant in plan.grants if grant.device == device)
-        if wanted == NOTHING:
+        if wanted == NOTHING or wanted.fits_in(before.get(device, NOTHING)):
             continue
+        if card.withheld is not None:
+            raise RetryableError(
+                f"ResourceClaim {plan.claim}: device {device} takes no new claims: it {card.withheld}"
+            )
         held = others.get(device, NOTHING)
         after = held + wanted
         for what, number, limit in (
@@ -86,7 +117,7 @@ def refuse_overcommit(plan: Plan, others: Mapping[DeviceName, Amounts], scales: 
         ):
             if number > limit:
                 show = format_bytes if what == "memory" else str
-                raise RetryableError(
+                raise OvercommitError(
                     f"ResourceClaim {plan.claim}: device {device} would be over-committed, {what}"
                     f" {show(number)} of {show(limit)}: other claims on this node still hold"
                     f" {show(getattr(held, what))}"
@@ -122,12 +153,12 @@ def _grant_names(allocation: Allocation) -> list[str]:
 def _grant(claim: ClaimRef, result: Result, card: Card, *, name: str, terms: Terms, scales: Scales) -> Grant:
     there = capacity_of(card, scales)
     consumed = result.consumed or there
-    if consumed.memory <= 0:
+    if consumed.memory <= 0 and not result.admin_access:
         raise PermanentError(
             f"ResourceClaim {claim}: request {result.main_request} was given no memory at all"
         )
     limits = None
-    if not result.admin_access and _needs_library(consumed, there, card, terms):
+    if not result.admin_access and _needs_library(consumed, card, terms, scales):
         limits = _limits(claim, consumed, card, terms, scales)
     return Grant(
         name=name,
@@ -138,14 +169,17 @@ def _grant(claim: ClaimRef, result: Result, card: Card, *, name: str, terms: Ter
         card=card,
         held=NOTHING if result.admin_access else consumed,
         limits=limits,
+        subrequest=result.request.partition("/")[2],
     )
 
 
-def _needs_library(consumed: Amounts, there: Amounts, card: Card, terms: Terms) -> bool:
+def _needs_library(consumed: Amounts, card: Card, terms: Terms, scales: Scales) -> bool:
     if terms.enforcement is not None:
         return terms.enforcement is Enforcement.LIBRARY
-    # All of the memory means alone on the card; but promised memory beyond the card's own needs the library.
-    is_alone = consumed.memory >= there.memory and there.memory <= card.memory_bytes
+    # All of the memory means alone on the card; but promised memory beyond the card's own needs the library,
+    # and so does memory that is reserved, or belongs to another instance.
+    there, own = capacity_of(card, scales), own_memory(card, scales)
+    is_alone = consumed.memory >= there.memory and there.memory <= own and own == card.memory_bytes
     is_uncapped = consumed.cores == 0 or consumed.cores >= 100
     return not (is_alone and is_uncapped) or bool(terms.caps)
 

@@ -8,6 +8,7 @@ is down for an hour is none of our faults.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,24 @@ SUPPORTED_VERSIONS = (service.V1, service.V1BETA1, health.V1, health.V1ALPHA1)
 
 
 class Registration:
-    """`endpoint`: the DRA socket as the kubelet sees it; it must be served already."""
+    """`endpoint`: the DRA socket as the kubelet sees it; it must be served already.
 
-    def __init__(self, *, driver: str, endpoint: Path, conditions: Conditions) -> None:
+    `registered` is called each time the kubelet has registered us.
+    """
+
+    def __init__(
+        self,
+        *,
+        driver: str,
+        endpoint: Path,
+        conditions: Conditions,
+        registered: Callable[[], None] = lambda: None,
+    ) -> None:
         self._info = registration_pb2.PluginInfo(
             type=PLUGIN_TYPE, name=driver, endpoint=str(endpoint), supported_versions=SUPPORTED_VERSIONS
         )
         self._conditions = conditions
+        self._registered = registered
         conditions.fail(Condition.REGISTERED, "the kubelet has not asked yet: is it running?")
 
     def serve(self, server: grpc.aio.Server) -> None:
@@ -44,6 +56,7 @@ class Registration:
     ) -> registration_pb2.RegistrationStatusResponse:
         if status.plugin_registered:
             self._conditions.hold(Condition.REGISTERED, "the kubelet has registered the driver")
+            self._registered()
         else:
             self._conditions.fail(Condition.REGISTERED, f"the kubelet refused the driver: {status.error}")
         return registration_pb2.RegistrationStatusResponse()

@@ -8,6 +8,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 import grpc
 
+from dra_driver import logs
 from dra_driver.claims import ClaimRef
 from dra_driver.errors import PermanentError, RetryableError
 from dra_driver.metrics import Metrics
@@ -30,6 +32,7 @@ V1 = "v1.DRAPlugin"
 V1BETA1 = "v1beta1.DRAPlugin"
 V1_SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 V1BETA1_SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"
+_METHODS = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
 
 
 class _WireClaim(Protocol):
@@ -39,11 +42,21 @@ class _WireClaim(Protocol):
 
 
 class DraService:
-    """`serve` adds both versions to a server; the messages differ in the share's id alone."""
+    """`serve` adds both versions to a server; the messages differ in the share's id alone.
 
-    def __init__(self, preparer: Preparer, metrics: Metrics) -> None:
+    `refused` is told of each claim that is not prepared, and why.
+    """
+
+    def __init__(
+        self,
+        preparer: Preparer,
+        metrics: Metrics,
+        refused: Callable[[ClaimRef, Exception], None] = lambda _ref, _error: None,
+    ) -> None:
         self._preparer = preparer
         self._metrics = metrics
+        self._refused = refused
+        self._numbers = itertools.count(1)
 
     def serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(
@@ -106,32 +119,47 @@ class DraService:
     ) -> dict[str, Any]:
         """UID → what `do` gave, or the error as text; all claims side by side."""
         refs = {claim.uid: ClaimRef(claim.namespace, claim.name, ClaimUID(claim.uid)) for claim in claims}
-        answers = await asyncio.gather(*(self._guarded(operation, ref, do) for ref in refs.values()))
+        with logs.about(request=str(next(self._numbers)), method=_METHODS[operation]):
+            answers = await asyncio.gather(*(self._guarded(operation, ref, do) for ref in refs.values()))
         return dict(zip(refs, answers, strict=True))
 
     async def _guarded(self, operation: str, ref: ClaimRef, do: Callable[[ClaimRef], Awaitable[Any]]) -> Any:
+        """A task of its own for each claim, so that what is logged below is about this one."""
         began = time.monotonic()
+        with logs.about(claim=str(ref)), self._metrics.claim(operation):
+            outcome, answer, problem = await self._answer(operation, ref, do)
+            self._metrics.claim_done(operation, outcome, problem)
+            milliseconds = round((time.monotonic() - began) * 1000, 1)
+            more = logs.fields(operation=operation, outcome=outcome, milliseconds=milliseconds)
+            if problem is None:
+                _log.info("%s of ResourceClaim %s done in %s ms", operation, ref, milliseconds, extra=more)
+            else:
+                _log.warning(
+                    "%s of ResourceClaim %s refused after %s ms: %s",
+                    operation,
+                    ref,
+                    milliseconds,
+                    answer,
+                    extra=more,
+                )
+        return answer
+
+    async def _answer(
+        self, operation: str, ref: ClaimRef, do: Callable[[ClaimRef], Awaitable[Any]]
+    ) -> tuple[str, Any, Exception | None]:
+        """Outcome, answer, and why it is a refusal."""
         try:
-            answer = await do(ref)
+            return "success", await do(ref), None
         except RetryableError as error:
-            outcome, answer = "retryable", str(error)
+            self._refused(ref, error)
+            return "retryable", str(error), error
         except PermanentError as error:
-            outcome, answer = (
-                "permanent",
-                f"ResourceClaim {ref}: {error}" if str(ref) not in str(error) else str(error),
-            )
+            self._refused(ref, error)
+            words = str(error)
+            return "permanent", words if str(ref) in words else f"ResourceClaim {ref}: {words}", error
         except Exception as error:
             _log.exception("%s of ResourceClaim %s failed in an unforeseen way", operation, ref)
-            outcome, answer = "internal", f"ResourceClaim {ref}: {operation} failed: {error!r}"
-        else:
-            outcome = "success"
-        self._metrics.claim_done(operation, outcome)
-        seconds = time.monotonic() - began
-        if outcome == "success":
-            _log.info("%s of ResourceClaim %s done in %.1f ms", operation, ref, seconds * 1000)
-        else:
-            _log.warning("%s of ResourceClaim %s refused: %s", operation, ref, answer)
-        return answer
+            return "internal", f"ResourceClaim {ref}: {operation} failed: {error!r}", error
 
 
 def _fields(device: PreparedDevice) -> dict[str, Any]:
@@ -139,7 +167,7 @@ def _fields(device: PreparedDevice) -> dict[str, Any]:
         "request_names": [device.request],
         "pool_name": device.pool,
         "device_name": device.device,
-        "cdi_device_ids": [device.cdi_id],
+        "cdi_device_ids": device.cdi_ids,
     }
 
 

@@ -13,6 +13,7 @@ class Step(enum.Enum):
 
     CLAIM = "claim"
     PLAN = "plan"
+    LOCK = "lock"
     LEDGER_PREPARING = "ledger-preparing"
     GRANTS = "grants"
     CDI = "cdi"
@@ -22,6 +23,10 @@ class Step(enum.Enum):
     REMOVE_LEDGER = "remove-ledger"
 
 
+UNPREPARE = (Step.LOCK, *(step for step in Step if step.value.startswith("remove-")))
+PREPARE = tuple(step for step in Step if not step.value.startswith("remove-"))
+
+
 class Timer(Protocol):
     """Where the seconds of a step go; called from any thread."""
 
@@ -29,14 +34,20 @@ class Timer(Protocol):
 
 
 class Steps:
-    """`reached` is called before each step and may raise: that is how a test makes it fail."""
+    """`reached` is called before each step and may raise, `passed` after each that succeeded: for tests."""
 
     def __init__(
-        self, *, took: Timer, clock: Callable[[], float], reached: Callable[[Step], None] | None = None
+        self,
+        *,
+        took: Timer,
+        clock: Callable[[], float],
+        reached: Callable[[Step], None] | None = None,
+        passed: Callable[[Step], None] | None = None,
     ) -> None:
         self._took = took
         self._clock = clock
         self._reached = reached
+        self._passed = passed
 
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:
@@ -46,5 +57,7 @@ class Steps:
             if self._reached is not None:
                 self._reached(step)
             yield
+            if self._passed is not None:
+                self._passed(step)
         finally:
             self._took(step, self._clock() - began)

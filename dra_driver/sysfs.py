@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,20 @@ def locate(root: Path, pci_bus_id: str) -> Location:
     """What is known of a PCI device; an unknown one has an empty location."""
     device = root / "bus" / "pci" / "devices" / pci_bus_id
     return Location(_pcie_root(device), _numa_node(device))
+
+
+def driven(root: Path) -> int:
+    """How many cards the NVIDIA kernel driver has; 0 where it is not loaded, or none is on a PCI bus.
+
+    Virtual functions, of which a card that is split for virtual machines has many, are no cards of their own.
+    """
+    try:
+        paths = list((root / "bus" / "pci" / "drivers" / "nvidia").iterdir())
+    except OSError:
+        return 0
+    return sum(
+        _PCI_ADDRESS.fullmatch(path.name) is not None and not (path / "physfn").exists() for path in paths
+    )
 
 
 def _pcie_root(device: Path) -> str | None:

@@ -1,25 +1,47 @@
 """One asynchronous client of the API server: raw JSON in, raw JSON out, errors by consequence.
 
 Objects stay dictionaries, so fields that this release does not know survive. Nothing is retried here except a
-request refused with 401 after the token file has changed; the caller knows whether a second try makes sense.
+request refused with 401 after the token file has changed; the caller knows whether a second try makes sense,
+and when: what the server asked to wait is in the error. No limit of our own slows requests down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self, TypedDict
 
-import aiohttp
 import msgspec
 
+from kube import paths
 from kube.configuration import Connection
 from kube.errors import ApiError, Unavailable, from_response, from_status
+from kube.transport import Response, Transport
+
+_log = logging.getLogger(__name__)
 
 _TOKEN_AGE = 60.0  # seconds; kubelet renews projected tokens long before they expire
 _NO_PARAMS: Mapping[str, str] = {}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request; `code` is 200 for any success, 0 for no answer. A watch counts until its first byte.
+
+    `verb` is RBAC's (get, list, watch, create, update, patch, delete), `resource` the plural, with `/status`
+    for that subresource.
+    """
+
+    verb: str
+    resource: str
+    code: int
+    seconds: float
 
 
 class WatchEvent(TypedDict):
@@ -57,25 +79,31 @@ class _Token:
 class Client:
     """Use as an asynchronous context manager; one per process is enough, it is safe for concurrent tasks."""
 
-    def __init__(self, connection: Connection, *, user_agent: str, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        timeout: float = 10.0,
+        observe: Callable[[Call], None] = lambda _: None,
+    ) -> None:
         self.connection = connection
         self._token = _Token(connection)
         self._user_agent = user_agent
         self._timeout = timeout
-        self._session: aiohttp.ClientSession | None = None
+        self._observe = observe
+        self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(self.connection), limit=0, keepalive_timeout=60.0),
-            headers={"User-Agent": self._user_agent, "Accept": "application/json"},
-            trust_env=False,
+        self._transport = Transport(
+            self.connection.server, tls=_tls(self.connection), server_name=self.connection.server_name
         )
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
 
     async def get(self, path: str, *, params: Mapping[str, str] = _NO_PARAMS) -> dict[str, Any]:
         """One object, or one page of a list."""
@@ -119,14 +147,15 @@ class Client:
         Raises Gone (in the stream or as HTTP status), Unavailable when nothing at all arrives for
         `inactivity` seconds or the connection breaks, and other ApiErrors as the server answers.
         """
-        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=inactivity)
-        async with await self._send(
-            "GET", path, params={**params, "watch": "true"}, timeout=timeout
-        ) as response:
+        asked = {**params, "watch": "true"}
+        with self._asking("GET", path, asked):
+            async with asyncio.timeout(self._timeout):
+                response = await self._send("GET", path, params=asked, is_stream=True)
+        with response:
             unfinished = bytearray()
             searched = 0
             try:
-                async for chunk in response.content.iter_any():
+                async for chunk in response.chunks(silence=inactivity):
                     unfinished += chunk
                     while (end := unfinished.find(b"\n", searched)) >= 0:
                         line = bytes(unfinished[:end])
@@ -139,7 +168,7 @@ class Client:
                 raise Unavailable(
                     0, "Silent", f"the watch of {path} was silent for {inactivity:g} s"
                 ) from error
-            except (aiohttp.ClientError, OSError) as error:
+            except OSError as error:
                 raise Unavailable(0, "ConnectionLost", f"the watch of {path} broke: {error!r}") from error
 
     async def _call(
@@ -151,14 +180,13 @@ class Client:
         content_type: str = "application/json",
         params: Mapping[str, str] = _NO_PARAMS,
     ) -> dict[str, Any]:
-        timeout = aiohttp.ClientTimeout(total=self._timeout)
-        try:
-            async with await self._send(
-                method, path, params=params, body=body, content_type=content_type, timeout=timeout
-            ) as response:
-                answer = await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _no_answer(method, path, error) from error
+        with self._asking(method, path, params):
+            async with asyncio.timeout(self._timeout):
+                with await self._send(
+                    method, path, params=params, body=body, content_type=content_type
+                ) as response:
+                    answer = await response.read()
+        _show(method, path, body, answer)
         try:
             decoded = msgspec.json.decode(answer)
         except msgspec.DecodeError as error:
@@ -167,48 +195,73 @@ class Client:
             raise Unavailable(0, "NotJson", f"{method} {path}: the answer is not an object")
         return decoded
 
+    @contextmanager
+    def _asking(self, method: str, path: str, params: Mapping[str, str]) -> Iterator[None]:
+        """Tells who observes what became of the request; an OSError becomes an ApiError."""
+        began = time.monotonic()
+        code = 0
+        try:
+            yield
+            code = 200
+        except ApiError as error:
+            code = error.status
+            raise
+        except OSError as error:
+            raise _no_answer(method, path, error) from error
+        finally:
+            resource, is_named = paths.resource(path)
+            verb = _VERBS.get(method) or _reading(is_named=is_named, is_watch="watch" in params)
+            self._observe(Call(verb, resource, code, time.monotonic() - began))
+
     async def _send(
         self,
         method: str,
         path: str,
         *,
         params: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
         body: Any = None,
         content_type: str = "application/json",
-    ) -> aiohttp.ClientResponse:
-        """The response, its body unread, if its status is success; raises otherwise."""
-        if self._session is None:
+        is_stream: bool = False,
+    ) -> Response:
+        """The response, its body unread, if its status is success. Raises OSError, and ApiError otherwise."""
+        if self._transport is None:
             raise RuntimeError("the client is not open: use it in `async with`")
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"Content-Type": content_type}
+        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
+        if data is not None:
+            headers["Content-Type"] = content_type
         for attempt in (1, 2):
-            try:
-                token = self._token.current()
-                response = await self._session.request(
-                    method,
-                    self.connection.server + path,
-                    params=params,
-                    data=data,
-                    headers=headers if token is None else headers | {"Authorization": f"Bearer {token}"},
-                    timeout=timeout,
-                    server_hostname=self.connection.server_name,
-                    allow_redirects=False,
-                )
-                if response.status < 300:
-                    return response
-                async with response:
-                    refusal = await response.read()
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise _no_answer(method, path, error) from error
+            token = self._token.current()
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
+            response = await self._transport.request(
+                method, path, params=params, headers=headers, body=data, is_stream=is_stream
+            )
+            if response.status < 300:
+                return response
+            with response:
+                refusal = await response.read()
             if response.status == 401 and attempt == 1 and self._token.refreshed(token):
                 continue
-            raise from_response(response.status, refusal, response.headers.get("Retry-After"))
+            raise from_response(response.status, refusal, response.headers.get("retry-after"))
         raise AssertionError("unreachable")
 
 
+def _reading(*, is_named: bool, is_watch: bool) -> str:
+    if is_watch:
+        return "watch"
+    return "get" if is_named else "list"
+
+
+def _show(method: str, path: str, body: Any, answer: bytes) -> None:
+    """Payloads, for those who asked for debug lines; never those of Secrets."""
+    if _log.isEnabledFor(logging.DEBUG) and "/secrets" not in path:
+        sent = "" if body is None else f" {msgspec.json.encode(body).decode()}"
+        _log.debug("%s %s%s: %s", method, path, sent, answer.decode(errors="replace"))
+
+
 def _no_answer(method: str, path: str, error: Exception) -> ApiError:
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+    if isinstance(error, TimeoutError):
         return Unavailable(0, "Timeout", f"{method} {path}: no answer in time")
     return Unavailable(0, "NoConnection", f"{method} {path}: {error}")
 
@@ -225,9 +278,9 @@ def _event(line: bytes) -> WatchEvent:
     return WatchEvent(type=str(event.get("type")), object=event["object"])
 
 
-def _tls(connection: Connection) -> ssl.SSLContext | bool:
+def _tls(connection: Connection) -> ssl.SSLContext | None:
     if not connection.server.startswith("https:"):
-        return True
+        return None
     context = ssl.create_default_context(
         cafile=None if connection.ca_file is None else str(connection.ca_file)
     )

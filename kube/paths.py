@@ -79,6 +79,23 @@ def secret(namespace: str, name: str) -> str:
     return f"{secrets(namespace)}/{name}"
 
 
+def config_maps(namespace: str) -> str:
+    return f"{_CORE}/namespaces/{namespace}/configmaps"
+
+
+def config_map(namespace: str, name: str) -> str:
+    return f"{config_maps(namespace)}/{name}"
+
+
+def resource_quotas(namespace: str | None = None) -> str:
+    """Of one namespace, or of all."""
+    return _of_namespace(_CORE, "resourcequotas", namespace)
+
+
+def resource_quota_status(namespace: str, name: str) -> str:
+    return f"{resource_quotas(namespace)}/{name}/status"
+
+
 def events(namespace: str) -> str:
     """Core v1 Events: what `kubectl describe` shows."""
     return f"{_CORE}/namespaces/{namespace}/events"
@@ -94,6 +111,15 @@ def lease(namespace: str, name: str) -> str:
 
 def mutating_webhook_configuration(name: str) -> str:
     return f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}"
+
+
+def resource(path: str) -> tuple[str, bool]:
+    """A path's resource (plural, with `/status` and other subresources), and whether it names one object."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return "/".join(rest[:1] + rest[2:3]) or path.strip("/"), len(rest) > 1
 
 
 def _of_namespace(group: str, resource: str, namespace: str | None) -> str:

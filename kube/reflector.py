@@ -41,7 +41,8 @@ class Reflector:
     """`objects` maps `namespace/name`, or `name` for cluster-scoped objects, to the latest raw object.
 
     `on_change` is called synchronously, in order, with `objects` already up to date; what it raises ends
-    `run`.
+    `run`. `reduced` makes of an object what is worth keeping of it; namespace, name, uid and resourceVersion
+    in its metadata have to stay.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Reflector:
         *,
         params: Mapping[str, str] = _NO_PARAMS,
         on_change: Callable[[Change], None] | None = None,
+        reduced: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff = Backoff(),  # noqa: B008 - immutable
         inactivity: float = 75.0,
@@ -61,6 +63,7 @@ class Reflector:
         self._path = path
         self._params = dict(params)
         self._on_change = on_change
+        self._reduced = reduced or (lambda item: item)
         self._clock = clock
         self._backoff = backoff
         self._inactivity = inactivity
@@ -128,7 +131,7 @@ class Reflector:
             page = {"limit": str(self._page)} | ({"continue": token} if token else {})
             answer = await self._client.get(self._path, params=self._params | page)
             self._heard = self._clock()
-            found |= {_key(item): item for item in answer.get("items") or ()}
+            found |= {_key(item): self._reduced(item) for item in answer.get("items") or ()}
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
@@ -152,9 +155,9 @@ class Reflector:
             self._heard = self._clock()
             item = event["object"]
             if event["type"] in ("ADDED", "MODIFIED"):
-                self._store(_key(item), item)
+                self._store(_key(item), self._reduced(item))
             elif event["type"] == "DELETED":
-                self._remove(_key(item), item)
+                self._remove(_key(item), self._reduced(item))
             version = (item.get("metadata") or {}).get("resourceVersion")
             if version:
                 self._version = version

@@ -3,7 +3,8 @@
 The rules are those of Kubernetes' own helper for drivers in Go, because its readers rely on them:
 a slice's place in the pool is the hexadecimal index that starts its name; a change of one slice keeps the
 pool's generation, anything else raises it and rewrites all; what is left of older generations, has a foreign
-name or a place beyond the last is deleted first. Equal contents give no writes at all. Slices of other
+name or a place beyond the last is deleted first. Equal contents give no writes at all, and a taint that was
+there before keeps its time, on which tolerations count. Slices of other
 drivers or nodes are none of our business, even if somebody hands them in.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dra_driver.slices.documents import DeviceLists
-from dra_driver.slices.stored import fingerprint
+from dra_driver.slices.stored import TaintTimes, fingerprint, taint_times, with_times
 
 _RANDOM_LENGTH = 5  # of what the API server adds to a generateName
 
@@ -46,29 +47,25 @@ class Create:
 
 
 Write: TypeAlias = Delete | Update | Create
+Stored: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """A node's pool, named as the node. `adopted`: fingerprints of what was sent → of what was stored."""
+    """A node's pool, named as the node. `adopted`: fingerprints of what was sent → of what was stored.
+
+    `times`: of taints, where the slices that had them are gone.
+    """
 
     driver: str
     node: str
     adopted: Mapping[str, str] = field(default_factory=dict)
+    times: TaintTimes = field(default_factory=dict)
 
     def writes(self, wanted: DeviceLists, observed: Iterable[Mapping[str, Any]]) -> tuple[Write, ...]:
         """In the order in which they are to be done: deletes, updates, creates."""
-        ours = sorted((item for item in observed if self._is_ours(item)), key=_name)
-        newest = max((_generation(item) for item in ours if _pool(item) == self.node), default=0)
-        current: dict[int, Mapping[str, Any]] = {}
-        obsolete = []
-        for item in ours:
-            index = self._index(item)
-            is_current = _pool(item) == self.node and _generation(item) == newest
-            if is_current and index is not None and index < len(wanted) and index not in current:
-                current[index] = item
-            else:
-                obsolete.append(item)
+        newest, current, obsolete = self._sort(wanted, observed)
+        times = {**self.times, **taint_times((*current.values(), *obsolete))}
         missing = [index for index in range(len(wanted)) if index not in current]
         changed = [
             index for index, item in sorted(current.items()) if not self._is_up_to_date(item, wanted, index)
@@ -79,9 +76,30 @@ class Pool:
             changed = sorted(current)
         return (
             *(Delete(_name(item), item["metadata"]["uid"], _version(item)) for item in obsolete),
-            *(self._update(current[index], wanted, index, generation) for index in changed),
-            *(self._create(wanted, index, generation) for index in missing),
+            *(self._update(current[index], wanted, index, generation, times) for index in changed),
+            *(self._create(wanted, index, generation, times) for index in missing),
         )
+
+    def current(self, wanted: DeviceLists, observed: Iterable[Mapping[str, Any]]) -> dict[int, Stored]:
+        """Place in the pool → the slice that is there."""
+        return self._sort(wanted, observed)[1]
+
+    def _sort(
+        self, wanted: DeviceLists, observed: Iterable[Mapping[str, Any]]
+    ) -> tuple[int, dict[int, Stored], list[Stored]]:
+        """The newest generation, the slices of it that have a place, and what is left of ours."""
+        ours = sorted((item for item in observed if self._is_ours(item)), key=_name)
+        newest = max((_generation(item) for item in ours if _pool(item) == self.node), default=0)
+        current: dict[int, Stored] = {}
+        obsolete = []
+        for item in ours:
+            index = self._index(item)
+            is_current = _pool(item) == self.node and _generation(item) == newest
+            if is_current and index is not None and index < len(wanted) and index not in current:
+                current[index] = item
+            else:
+                obsolete.append(item)
+        return newest, current, obsolete
 
     def _is_ours(self, item: Mapping[str, Any]) -> bool:
         spec = item.get("spec") or {}
@@ -105,13 +123,15 @@ class Pool:
         stored, sent = fingerprint(item["spec"].get("devices") or ()), fingerprint(wanted[index])
         return stored in (sent, self.adopted.get(sent))
 
-    def _update(self, item: Mapping[str, Any], wanted: DeviceLists, index: int, generation: int) -> Update:
+    def _update(
+        self, item: Stored, wanted: DeviceLists, index: int, generation: int, times: TaintTimes
+    ) -> Update:
         # Everything that this release does not know is kept.
         body = deepcopy(dict(item))
-        body["spec"] |= self._spec(wanted, index, generation)
+        body["spec"] |= self._spec(wanted, index, generation, times)
         return Update(_name(item), body)
 
-    def _create(self, wanted: DeviceLists, index: int, generation: int) -> Create:
+    def _create(self, wanted: DeviceLists, index: int, generation: int, times: TaintTimes) -> Create:
         return Create(
             {
                 "apiVersion": "resource.k8s.io/v1",
@@ -120,14 +140,14 @@ class Pool:
                 "spec": {
                     "driver": self.driver,
                     "nodeName": self.node,
-                    **self._spec(wanted, index, generation),
+                    **self._spec(wanted, index, generation, times),
                 },
             }
         )
 
-    def _spec(self, wanted: DeviceLists, index: int, generation: int) -> dict[str, Any]:
+    def _spec(self, wanted: DeviceLists, index: int, generation: int, times: TaintTimes) -> dict[str, Any]:
         pool = {"name": self.node, "generation": generation, "resourceSliceCount": len(wanted)}
-        return {"pool": pool, "devices": list(wanted[index])}
+        return {"pool": pool, "devices": with_times(wanted[index], times)}
 
 
 def _name(item: Mapping[str, Any]) -> str:

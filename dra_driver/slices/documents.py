@@ -9,12 +9,13 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dra_driver.capacity import Scales, capacity_of, smallest_share
 from dra_driver.inventory import Card, Inventory, nvlink_domains
-from dra_driver.names import CAPACITY_CORES, CAPACITY_MEMORY, CAPACITY_SHARES, MEBIBYTE
+from dra_driver.names import CAPACITY_CORES, CAPACITY_MEMORY, CAPACITY_SHARES, MEBIBYTE, DeviceName
+from dra_driver.taints import Taint
 from dra_driver.versions import semver
 from kube.quantity import format_bytes, format_number
 
@@ -23,12 +24,26 @@ _STRING_LENGTH = 64  # the API's limit for an attribute's value
 
 Device: TypeAlias = dict[str, Any]
 DeviceLists: TypeAlias = tuple[tuple[Device, ...], ...]
+_NO_TAINTS: Mapping[DeviceName, tuple[Taint, ...]] = {}
 
 
-def device_lists(inventory: Inventory, scales: Scales) -> DeviceLists:
-    """One list of devices for each slice; without any card one empty list, so that the pool is known."""
-    domains = nvlink_domains(inventory.cards)
-    devices = tuple(_device(card, inventory, scales, domains) for card in inventory.cards)
+def device_lists(
+    inventory: Inventory,
+    scales: Scales,
+    *,
+    order: Sequence[DeviceName] = (),
+    taints: Mapping[DeviceName, tuple[Taint, ...]] = _NO_TAINTS,
+) -> DeviceLists:
+    """One list of devices for each slice; without any card one empty list, so that the pool is known.
+
+    `order`: the devices that come first; the others follow in PCI order.
+    """
+    domains = nvlink_domains((*inventory.cards, *(lost.card for lost in inventory.lost)))
+    places = {name: place for place, name in enumerate(order)}
+    cards = sorted(inventory.published, key=lambda card: places.get(card.name, len(places)))
+    devices = tuple(
+        _device(card, inventory, scales, domains) | _taints(taints.get(card.name, ())) for card in cards
+    )
     cuts = range(0, max(len(devices), 1), DEVICES_IN_A_SLICE)
     return tuple(devices[start : start + DEVICES_IN_A_SLICE] for start in cuts)
 
@@ -42,12 +57,19 @@ def _device(card: Card, inventory: Inventory, scales: Scales, domains: Mapping[s
     }
 
 
+def _taints(taints: tuple[Taint, ...]) -> Device:
+    """The field, where there is anything in it; the API takes up to 16, of which we know three."""
+    return {"taints": [taint.document() for taint in taints]} if taints else {}
+
+
 def _attributes(
     card: Card, inventory: Inventory, scales: Scales, nvlink_domain: str | None
 ) -> dict[str, Any]:
     strings = {
-        "type": "gpu",
+        "type": "gpu" if card.mig is None else "mig",
         "uuid": card.uuid,
+        "parentUUID": card.mig.parent_uuid if card.mig is not None else None,
+        "profile": card.mig.profile if card.mig is not None else None,
         "productName": card.product_name,
         "brand": card.brand,
         "architecture": card.architecture,
@@ -67,10 +89,15 @@ def _attributes(
         "resource.kubernetes.io/numaNode": card.numa_node,
     }
     found: dict[str, Any] = {}
-    found |= {key: {"string": text[:_STRING_LENGTH]} for key, text in strings.items() if text is not None}
+    found |= {key: {"string": _cut(text)} for key, text in strings.items() if text}
     found |= {key: {"version": semver(text)} for key, text in versions.items() if text is not None}
     found |= {key: {"int": number} for key, number in numbers.items() if number is not None}
     return dict(sorted(found.items()))
+
+
+def _cut(text: str) -> str:
+    """The server counts bytes."""
+    return text.encode()[:_STRING_LENGTH].decode(errors="ignore")
 
 
 def _capacity(card: Card, scales: Scales) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from kube.quantity import QuantityError, parse_quantity
 
+_TIME = "timeAdded"
 # Field that a switched-off feature makes the server drop → the gate to switch on.
 _GATES = {
     "allowMultipleAllocations": "DRAConsumableCapacity",
@@ -24,8 +25,52 @@ def fingerprint(devices: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _canonical(device: Mapping[str, Any]) -> dict[str, Any]:
+    """The time of a taint is the server's to say, and none of the contents."""
     capacity = device.get("capacity") or {}
-    return {**device, "capacity": {name: _quantities(value) for name, value in capacity.items()}}
+    taints = device.get("taints") or ()
+    return {
+        **device,
+        "capacity": {name: _quantities(value) for name, value in capacity.items()},
+        "taints": [{key: text for key, text in taint.items() if key != _TIME} for taint in taints],
+    }
+
+
+TaintTimes: TypeAlias = Mapping[tuple[str, ...], str]
+"""(device, key, value, effect) → since when, as the server wrote it."""
+
+
+def taint_times(items: Iterable[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
+    """Of the taints of some slices; the earliest where one is there twice."""
+    found: dict[tuple[str, ...], str] = {}
+    for item in items:
+        for device in item["spec"].get("devices") or ():
+            for taint in device.get("taints") or ():
+                if _TIME in taint:
+                    key = _identity(device, taint)
+                    found[key] = min(found.get(key, taint[_TIME]), taint[_TIME])
+    return found
+
+
+def taint_keys(devices: Iterable[Mapping[str, Any]]) -> set[tuple[str, ...]]:
+    """What `TaintTimes` calls the taints of some devices."""
+    return {_identity(device, taint) for device in devices for taint in device.get("taints") or ()}
+
+
+def with_times(devices: Iterable[Mapping[str, Any]], times: TaintTimes) -> list[dict[str, Any]]:
+    """The devices, with the times of the taints that were there before: each write would begin them anew."""
+    return [_with_times(device, times) if device.get("taints") else dict(device) for device in devices]
+
+
+def _with_times(device: Mapping[str, Any], times: TaintTimes) -> dict[str, Any]:
+    taints = [
+        {**taint, **({_TIME: times[key]} if (key := _identity(device, taint)) in times else {})}
+        for taint in device["taints"]
+    ]
+    return {**device, "taints": taints}
+
+
+def _identity(device: Mapping[str, Any], taint: Mapping[str, Any]) -> tuple[str, ...]:
+    return (str(device.get("name")), *(str(taint.get(key, "")) for key in ("key", "value", "effect")))
 
 
 def _quantities(value: Any) -> Any:
@@ -62,7 +107,14 @@ def _dropped(wanted: Any, stored: Any, path: str) -> Iterator[str]:
             yield from _dropped(one, other, path)
 
 
+GATES = tuple(sorted(set(_GATES.values())))
+
+
+def gate_of(path: str) -> str | None:
+    """The feature gate that would have kept a field, if we know it."""
+    return next((_GATES[part] for part in path.split(".") if part in _GATES), None)
+
+
 def gates_of(dropped: Iterable[str]) -> tuple[str, ...]:
     """The feature gates that would have kept the fields, as far as we know them."""
-    parts = {part for path in dropped for part in path.split(".")}
-    return tuple(sorted({gate for field, gate in _GATES.items() if field in parts}))
+    return tuple(sorted({gate for path in dropped if (gate := gate_of(path)) is not None}))

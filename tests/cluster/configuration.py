@@ -16,6 +16,7 @@ from tests.cluster.credentials import Credentials, node_name
 CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
 CONTAINERD_ROOT = Path("/var/lib/containerd")
 ETCD = "http://127.0.0.1:2379"
+ETCD_PEERS = "http://127.0.0.1:2380"
 FAKE_DRIVER = "/run/fakegpu"
 
 
@@ -47,27 +48,29 @@ def _gates(settings: Settings) -> list[str]:
     return [f"--feature-gates={_pairs(settings.feature_gates)}"] if settings.feature_gates else []
 
 
-def etcd(data: Path) -> list[str]:
+def etcd(data: Path, clients: str = ETCD, peers: str = ETCD_PEERS) -> list[str]:
     return [
         f"--data-dir={data}",
-        f"--listen-client-urls={ETCD}",
-        f"--advertise-client-urls={ETCD}",
-        "--listen-peer-urls=http://127.0.0.1:2380",
-        "--initial-advertise-peer-urls=http://127.0.0.1:2380",
-        "--initial-cluster=default=http://127.0.0.1:2380",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
 
 
-def apiserver(credentials: Credentials, settings: Settings) -> list[str]:
+def apiserver(
+    credentials: Credentials, settings: Settings, *, etcd: str = ETCD, port: int = network.API_PORT
+) -> list[str]:
     file = credentials.file
     runtime = [f"--runtime-config={_pairs(settings.runtime_config)}"] if settings.runtime_config else []
     return [
-        f"--etcd-servers={ETCD}",
+        f"--etcd-servers={etcd}",
         "--bind-address=0.0.0.0",
         f"--advertise-address={network.address(0)}",
-        f"--secure-port={network.API_PORT}",
+        f"--secure-port={port}",
         f"--tls-cert-file={file('apiserver.crt')}",
         f"--tls-private-key-file={file('apiserver.key')}",
         f"--client-ca-file={file('ca.crt')}",

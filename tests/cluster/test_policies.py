@@ -9,6 +9,7 @@ import pytest
 from tests.cluster import vertical
 from tests.cluster.cluster import Cluster, CommandError
 from tests.cluster.vertical import SYSTEM_NAMESPACE
+from tests.unit.dra_driver.share_configs import CASES, Case
 
 pytestmark = pytest.mark.cluster
 
@@ -73,25 +74,11 @@ def test_negative_capacity_is_refused(installed_cluster: Cluster, alternatives: 
         installed_cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(claim))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "answer"),
-    [
-        pytest.param({"enforcement": "none"}, "parameters.enforcement: none comes from", id="enforcement"),
-        pytest.param(
-            {"corePolicy": "disable"}, "parameters.corePolicy: disable comes from", id="core-policy"
-        ),
-        pytest.param({"priority": 0}, "parameters.priority: 0 comes from", id="priority"),
-        pytest.param({"corePolicy": "force", "priority": 1}, None, id="tightens"),
-    ],
-)
 @pytest.mark.parametrize("in_template", [False, True], ids=["claim", "template"])
-def test_claim_can_only_tighten(
-    installed_cluster: Cluster, parameters: dict[str, object], answer: str | None, in_template: bool
-) -> None:
-    opaque = {
-        "driver": vertical.DRIVER,
-        "parameters": {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "ShareConfig", **parameters},
-    }
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_share_configs(installed_cluster: Cluster, case: Case, in_template: bool) -> None:
+    """As Prepare judges them: tests/unit/dra_driver/test_share_config.py has the same table."""
+    opaque = {"driver": vertical.DRIVER, "parameters": case.parameters}
     devices = {
         "requests": [{"name": "card", "exactly": {"deviceClassName": vertical.DRIVER}}],
         "config": [{"opaque": opaque}],
@@ -103,11 +90,12 @@ def test_claim_can_only_tighten(
         "spec": {"spec": {"devices": devices}} if in_template else {"devices": devices},
     }
     command = ("create", "--dry-run=server", "-f", "-")
-    if answer is None:
+    if case.refused is None:
         installed_cluster.kubectl(*command, input=json.dumps(claim))
     else:
-        with pytest.raises(CommandError, match=answer):
+        with pytest.raises(CommandError, match=r"spec\.devices\.config") as refused:
             installed_cluster.kubectl(*command, input=json.dumps(claim))
+        assert "no such overload" not in str(refused.value)
 
 
 def test_upgrade_keeps_the_certificates(installed_cluster: Cluster) -> None:

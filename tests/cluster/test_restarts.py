@@ -65,6 +65,27 @@ def test_lost_cdi_documents(native: Cluster) -> None:
     again(native)
 
 
+def test_node_boots(native: Cluster) -> None:
+    """All containers end at once, /run is empty, the ledger is of another boot: the claim is made anew."""
+    node = native.node()
+    (uid,) = vertical.claim_uids(native, NAMESPACE)
+    node.stop("kubelet")
+    for task in node.run("ctr", "tasks", "list", "-q").stdout.split():
+        node.run("ctr", "tasks", "kill", "--all", "--signal", "SIGKILL", task, check=False)
+    native.on_node(0, "sh", "-c", "rm -rf /run/tessera/* /var/run/cdi/*")
+    node.path("/var/lib/tessera/boot_id").write_text("the boot before\n")
+    node.path(f"/var/lib/tessera/ledger/{uid}.json").write_text("")  # torn by the power cut
+    node.path("/var/lib/tessera/ledger/left-over.json").write_text("")
+    node.start("kubelet")
+    node.wait_for_kubelet()
+    echo = (native, NAMESPACE, "native", "echo", "here")
+    vertical.wait_until("the Pod's next container", lambda: vertical.execute(*echo, check=False), 120)
+    assert vertical.allocate(native, NAMESPACE, "native").held == 8192 * MEBIBYTE
+    left = native.on_node(0, "ls", "-A", "/var/lib/tessera/ledger").split()
+    assert left == [f"{uid}.json"]
+    again(native)
+
+
 def test_mutator_restarted(native: Cluster) -> None:
     """The certificate outlives the Pod that made it, and templates that are there are found again."""
     native.kubectl("rollout", "restart", "deployment/tessera-mutator", "-n", SYSTEM_NAMESPACE)

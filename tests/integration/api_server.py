@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import ssl
 import time
 import uuid
 from collections import deque
@@ -53,6 +54,7 @@ class _Event:
     collection: str
     key: tuple[str, str]
     object: Object
+    old: Object | None = None
 
 
 @dataclass
@@ -65,9 +67,10 @@ class _Refusal:
 
 
 class ApiServer:
-    """Listens on a free port of 127.0.0.1, plain HTTP; `stop` and `start` keep port and objects."""
+    """Listens on a free port of 127.0.0.1, with TLS if given; `stop` and `start` keep port and objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Seen] = []
         self.watch_fault: Callable[[Seen], str | None] = lambda _: None
         """May answer 'silent', 'gone' (an ERROR event 410), 'close' or 'reset' for a watch that begins."""
@@ -78,6 +81,7 @@ class ApiServer:
         self._history: deque[_Event] = deque()
         self._changed = asyncio.Condition()
         self._refusals: list[_Refusal] = []
+        self._delays: list[tuple[float, Callable[[Seen], bool]]] = []
         self._streams: dict[web.StreamResponse, web.Request] = {}
         self._ended: set[web.StreamResponse] = set()
         self._runner: web.AppRunner | None = None
@@ -87,7 +91,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def connection(self) -> Connection:
@@ -144,6 +148,10 @@ class ApiServer:
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self._refusals.append(_Refusal(status, when, times, reason, headers))
 
+    def delay(self, seconds: float, *, when: Callable[[Seen], bool] = lambda _: True) -> None:
+        """Answers requests that `when` picks so much later, from now on."""
+        self._delays.append((seconds, when))
+
     async def end_streams(self) -> None:
         """Ends all running watches properly, as a server does at timeoutSeconds."""
         self._ended.update(self._streams)
@@ -172,7 +180,7 @@ class ApiServer:
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self._tls)
         await site.start()
         server = site._server
         assert isinstance(server, asyncio.Server)
@@ -197,6 +205,7 @@ class ApiServer:
         path = request.path
         seen = Seen(time.monotonic(), request.method, path, dict(request.query), dict(request.headers))
         self.requests.append(seen)
+        await asyncio.sleep(max((seconds for seconds, when in self._delays if when(seen)), default=0))
         for refusal in self._refusals:
             if refusal.times > 0 and refusal.when(seen):
                 refusal.times -= 1
@@ -304,12 +313,14 @@ class ApiServer:
 
     async def _send(self, stream: web.StreamResponse, path: str, params: dict[str, str], since: int) -> int:
         for event in list(self._history):
-            if (
-                event.version > since
-                and _belongs(event.collection, event.key, path)
-                and _matches(event.object, params)
-            ):
-                await stream.write(json.dumps({"type": event.kind, "object": event.object}).encode() + b"\n")
+            if event.version <= since or not _belongs(event.collection, event.key, path):
+                continue
+            kind = event.kind
+            if not _matches(event.object, params):
+                if event.old is None or not _matches(event.old, params):
+                    continue
+                kind = "DELETED"  # for this watch it is gone
+            await stream.write(json.dumps({"type": kind, "object": event.object}).encode() + b"\n")
         return self._version
 
     # --- objects ------------------------------------------------------------------------------------------
@@ -321,8 +332,9 @@ class ApiServer:
         old = self._objects.setdefault(collection, {}).get(key)
         metadata["uid"] = old["metadata"]["uid"] if old else metadata.get("uid") or str(uuid.uuid4())
         metadata.setdefault("creationTimestamp", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        _default_times(item)
         self._objects[collection][key] = item
-        self._record(_Event(self._version, kind, collection, key, copy.deepcopy(item)))
+        self._record(_Event(self._version, kind, collection, key, copy.deepcopy(item), old))
         return item
 
     def _record(self, event: _Event) -> None:
@@ -354,6 +366,15 @@ def _split(path: str) -> tuple[str, str, str | None] | None:
     if not rest:
         return None
     return f"{group}/{rest[0]}", namespace, rest[1] if len(rest) > 1 else None
+
+
+def _default_times(item: Object) -> None:
+    """The one default of the real server that drivers can see: since when a device has a taint."""
+    spec = item.get("spec")
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    for device in devices if isinstance(devices, list) else ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
 
 
 def _key_of(item: Object) -> tuple[str, str]:

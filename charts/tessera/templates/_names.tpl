@@ -17,6 +17,13 @@ app.kubernetes.io/name: tessera-{{ index . 1 }}
 app.kubernetes.io/instance: {{ $root.Release.Name }}
 {{- end }}
 
+{{- /* CEL: a container of the Pod spec `s` has limits or requests that are ours. */}}
+{{- define "tessera.specAsksForGPU" -}}
+(s.containers + (has(s.initContainers) ? s.initContainers : [])).exists(c, has(c.resources) && (
+{{- "" }} (has(c.resources.limits) && c.resources.limits.{{ include "tessera.asksForGPU" . }}) ||
+{{- "" }} (has(c.resources.requests) && c.resources.requests.{{ include "tessera.asksForGPU" . }})))
+{{- end }}
+
 {{- /* CEL: `names` holds a resource of ours, or one that looks like ours (misspelt: answered, not ignored).
        Every name may be a list, "nvidia.com/gpu,nvidia.com/vgpu": the first is preferred, the rest are aliases. */}}
 {{- define "tessera.asksForGPU" -}}

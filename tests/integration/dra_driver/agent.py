@@ -25,9 +25,21 @@ def free_port() -> int:
 
 
 class Agent:
-    """`start`, `stop` and `kill` may alternate; the node's directories stay. Use as a context manager."""
+    """`start`, `stop` and `kill` may alternate; the node's directories stay. Use as a context manager.
 
-    def __init__(self, root: Path, api: ApiServer, *, node: str = "node-a", **environment: str) -> None:
+    `program`: what Python runs, for a test that needs something else before `main`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        api: ApiServer,
+        *,
+        node: str = "node-a",
+        program: str = "from dra_driver.main import main; main()",
+        **environment: str,
+    ) -> None:
+        self._program = program
         self.root = root
         self.port = free_port()
         self.sockets = Sockets.below(root / "kubelet", DRIVER, environment.get("TESSERA_POD_UID"))
@@ -74,7 +86,7 @@ class Agent:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", "from dra_driver.main import main; main()"],
+                [sys.executable, "-c", self._program],
                 env=self._environment,
                 stdout=log,
                 stderr=log,
@@ -84,6 +96,18 @@ class Agent:
         """Its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
+        status = await asyncio.to_thread(self._process.wait, seconds)
+        self._process = None
+        return status
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def ended(self, seconds: float = 10.0) -> int:
+        """By itself: its exit status."""
+        assert self._process is not None
         status = await asyncio.to_thread(self._process.wait, seconds)
         self._process = None
         return status

@@ -34,10 +34,16 @@ def _channel(path: Path) -> grpc.aio.Channel:
 
 
 async def wait_for(path: Path, seconds: float = 10.0) -> None:
-    """A socket file that appears in a directory which is watched."""
+    """A socket on which somebody listens: its file is there a moment before, or has been left by the dead."""
     async with asyncio.timeout(seconds):
-        while not path.exists():  # noqa: ASYNC110, ASYNC240 - a directory has no event to wait for
-            await asyncio.sleep(0.01)
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
 
 
 async def register(path: Path, *, error: str = "") -> Any:

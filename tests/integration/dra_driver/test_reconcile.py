@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra_driver.ledger import State, decode, encode
+from dra_driver.ledger_file import State, decode, encode
 from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, register
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
 from tests.integration.dra_driver.world import World, two_cards
 
 PERIOD = 0.5
@@ -139,23 +139,48 @@ async def test_a_claim_left_half_prepared_is_finished(world: World) -> None:
     assert await world.metric("tessera_claims_prepared") == 1
 
 
-async def test_a_corrupt_ledger_is_made_again(world: World) -> None:
+@pytest.mark.parametrize("length", [-9, 40], ids=["name-is-there", "name-is-lost"])
+async def test_a_corrupt_ledger_is_made_again_before_anything_is_given_away(
+    world: World, length: int
+) -> None:
+    """Asked while it is not known yet what is held: the answer waits for it."""
     held = world.allocate("held", world.share(0, "20Gi"))
+    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    small = world.allocate("small", world.share(0, "2Gi", share=3))
     await world.prepared(held)
     await world.agent.stop(signal.SIGKILL)
     ledger = world.agent.root / "state/ledger" / f"{held.uid}.json"
-    ledger.write_bytes(ledger.read_bytes()[:-9])
-    await restart(world)  # until it is ready, which it is not while a claim is not counted
-    assert await done(world, "restore") == 1
-    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    ledger.write_bytes(ledger.read_bytes()[:length])
+    world.agent.sockets.registration.unlink(missing_ok=True)
+    await world.agent.start()
     async with Kubelet(world.agent.sockets.dra) as kubelet:
+        # Until there are cards it is refused for another reason; the kubelet asks again.
+        await world.agent.until(lambda: is_prepared(kubelet, small))
+        assert await done(world, "restore") == 1
         assert "over-committed" in (await kubelet.prepare(new))[new.uid].error
-        assert await kubelet.unprepare(held) == {held.uid: ""}
+        assert set((await kubelet.unprepare(held, small)).values()) == {""}
     assert world.agent.files() == set()
+
+
+async def is_prepared(kubelet: Kubelet, wire: WireClaim) -> bool:
+    error = (await kubelet.prepare(wire))[wire.uid].error
+    assert "can't be read" not in error
+    return not error
+
+
+async def test_a_corrupt_ledger_of_a_claim_that_is_gone(world: World) -> None:
+    held = world.allocate("held", world.share(0, "20Gi"))
+    await world.prepared(held)
+    await world.agent.stop(signal.SIGKILL)
+    (world.agent.root / "state/ledger" / f"{held.uid}.json").write_bytes(b"")
+    world.api.drop(paths.resource_claims(), "held", "default")
+    await restart(world)
+    await world.agent.until(lambda: world.agent.files() == set())
 
 
 async def test_idle_writes_nothing(world: World) -> None:
     await world.prepared(world.allocate("claim", world.share(0)))
+    await world.agent.until(lambda: any(seen.method == "PATCH" for seen in world.api.requests))  # its status
     before = times(world)
     requests = len([seen for seen in world.api.requests if seen.method != "GET"])
     await asyncio.sleep(ROUNDS)

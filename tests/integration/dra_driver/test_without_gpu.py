@@ -137,8 +137,8 @@ async def test_settings_that_can_not_be_used(root: Path, api: ApiServer) -> None
         status, said = await agent.end()
     assert status == 2
     assert [line.split(" can't")[0] for line in said.splitlines()] == [
-        "tessera-driver: --split-count (TESSERA_SPLIT_COUNT)",
-        "tessera-driver: --log-level (TESSERA_LOG_LEVEL)",
+        "tessera-driver: TESSERA_SPLIT_COUNT",
+        "tessera-driver: TESSERA_LOG_LEVEL",
     ]
 
 

@@ -13,13 +13,18 @@ from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim
 from tests.unit.dra_driver.allocations import claim, claim_ref, share_id
 
-_INVENTORY = Path(driver_root.__file__).parent / "inventories" / "two-cards.ini"
+INVENTORIES = Path(driver_root.__file__).parent / "inventories"
+
+
+def fake_cards(root: Path, inventory: Path) -> dict[str, str]:
+    """Installs the fake driver below `root`; returns the environment in which an agent sees the cards."""
+    driver_root.install(root / "driver", root / "fakegpu", inventory)
+    return {"FAKEGPU_DIR": str(root / "fakegpu"), "FAKEGPU_DEV": str(root / "driver/dev")}
 
 
 def two_cards(root: Path) -> dict[str, str]:
-    """Installs the fake driver below `root`; returns the environment in which an agent sees the cards."""
-    driver_root.install(root / "driver", root / "fakegpu", _INVENTORY)
-    return {"FAKEGPU_DIR": str(root / "fakegpu"), "FAKEGPU_DEV": str(root / "driver/dev")}
+    """The usual ones."""
+    return fake_cards(root, INVENTORIES / "two-cards.ini")
 
 
 class World:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,3 +133,34 @@ async def test_watch_of_the_past_is_gone() -> None:
         with pytest.raises(Gone):
             async for _ in client.watch(paths.nodes(), params={"resourceVersion": "1"}):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "opened"),
+    [
+        (OK + b"2\r\n\r\n{}", 1),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 1),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", 5),
+    ],
+    ids=["length", "chunked", "close"],
+)
+async def test_connections_are_used_again(answer: bytes, opened: int) -> None:
+    handlers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(answer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        connection = Connection(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with Client(connection, user_agent="test") as client:
+            for _ in range(5):
+                assert await client.get(paths.node("a")) == {}
+        await asyncio.gather(*filter(None, handlers))
+    assert len(handlers) == opened

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
-from pydantic import ValidationError
 
 from cdi.model import ContainerEdits, Device, DeviceNode, Mount, Spec
 
@@ -37,27 +37,29 @@ def test_lowest_version_that_suffices(document: Spec, version: str) -> None:
         pytest.param(lambda: spec(name="a/b"), "no CDI device name", id="slash-in-name"),
         pytest.param(lambda: spec(kind="noslash"), "no CDI kind", id="kind-without-class"),
         pytest.param(lambda: spec(kind="1vendor/class"), "no CDI kind", id="vendor-starts-with-a-digit"),
-        pytest.param(lambda: Spec(kind="v/c", devices=()), "at least 1 item", id="no-devices"),
+        pytest.param(lambda: Spec(kind="v/c", devices=()), "at least one device", id="no-devices"),
         pytest.param(
             lambda: Device(name="a", container_edits=ContainerEdits()), "no edits", id="empty-edits"
         ),
         pytest.param(lambda: Spec(kind="v/c", devices=spec().devices * 2), "is there twice", id="duplicate"),
         pytest.param(lambda: DeviceNode(path="dev/nvidia0"), "not an absolute path", id="relative-node"),
-        pytest.param(lambda: DeviceNode(path="/dev/x", permissions="rx"), "pattern", id="permissions"),
+        pytest.param(
+            lambda: DeviceNode(path="/dev/x", permissions="rx"), "permissions 'rx'", id="permissions"
+        ),
         pytest.param(
             lambda: Mount(host_path="", container_path="/a"), "not an absolute path", id="empty-mount"
         ),
         pytest.param(lambda: ContainerEdits(env=("=a",)), "not NAME=value", id="env-without-name"),
         pytest.param(lambda: ContainerEdits(env=("A",)), "not NAME=value", id="env-without-value"),
         pytest.param(
-            lambda: Mount.model_validate({"hostPath": "/a", "containerPath": "/b", "type": "bind"}),
-            "Extra inputs",
+            lambda: msgspec.convert({"hostPath": "/a", "containerPath": "/b", "type": "bind"}, Mount),
+            "unknown field",
             id="unknown-field",
         ),
     ],
 )
 def test_refused(make: Any, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 

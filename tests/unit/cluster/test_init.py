@@ -34,7 +34,9 @@ def init(tmp_path: Path) -> Iterator[Started]:
     command = [sys.executable, "-m", "tests.cluster.init", str(path)]
     process = subprocess.Popen(command, cwd=ROOT, preexec_fn=adopt_orphans)  # noqa: PLW1509 - one thread
     until(path.exists)
-    yield Control(path), process
+    control = Control(path)
+    control.processes()  # who answers has its signal handlers
+    yield control, process
     process.kill()
     process.wait()
 

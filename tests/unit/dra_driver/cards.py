@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dra_driver.inventory import Card, Inventory, inventory
+from dataclasses import replace
+
+from dra_driver.inventory import Card, Inventory, Mig, inventory
 
 GIB = 1 << 30
 
@@ -48,3 +50,13 @@ def many(count: int) -> tuple[Card, ...]:
 
 def two_cards() -> Inventory:
     return inventory("570.124.06", "12.8.0", [A100, RTX_4090])
+
+
+def instance(number: int, gib: int, *, profile: str = "1g.10gb", sharers: int = 1) -> Card:
+    """A MIG instance of the A100, by the number of its GPU instance."""
+    return replace(
+        A100,
+        uuid=f"MIG-00000000-0000-5000-8000-{number:012x}",
+        memory_bytes=gib * GIB,
+        mig=Mig(A100.uuid, number, 0, profile, sharers),
+    )

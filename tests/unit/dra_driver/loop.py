@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
+from dra_driver import stock
 from dra_driver.claims import ClaimRef
 from dra_driver.conditions import Conditions
+from dra_driver.names import ClaimUID
 from dra_driver.reconcile import OUTCOMES, Reconciler
 from tests.unit.dra_driver.allocations import NODE
 from tests.unit.dra_driver.world import World
@@ -29,8 +32,12 @@ class Loop:
             directories=self.world.directories,
             store=self.world.store,
             preparer=self.world.preparer,
+            lock=self.world.lock,
+            lead=self.world.lead,
             conditions=self.conditions,
             fetch=self.fetch,
+            search=self.search,
+            tidy=self.tidy,
             count=self.count,
             period=60.0,
             clock=lambda: self.now,
@@ -38,6 +45,12 @@ class Loop:
 
     async def fetch(self, ref: ClaimRef) -> dict[str, Any]:
         return await self.world.fetch(ref)
+
+    async def search(self, uids: Collection[ClaimUID]) -> dict[ClaimUID, dict[str, Any]]:
+        return await self.world.search(uids)
+
+    def tidy(self) -> None:
+        stock.tidy_library(self.world.root / "state", self.world.node, self.world.ledger)
 
     def count(self, action: str) -> None:
         assert action in OUTCOMES

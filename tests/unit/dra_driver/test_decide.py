@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dra_driver.ledger import Entry, State, Stored
+from dra_driver.ledger import Stored
+from dra_driver.ledger_file import Entry, State
 from dra_driver.reconcile import Action, Api, Found, decide
 from tests.unit.dra_driver.allocations import claim_ref
 
@@ -15,13 +17,19 @@ REF = claim_ref()
 PREPARED = Entry(uid=REF.uid, namespace=REF.namespace, name=REF.name, boot_id="boot-1", state=State.PREPARED)
 PREPARING = msgspec.structs.replace(PREPARED, state=State.PREPARING)
 EARLIER = msgspec.structs.replace(PREPARED, boot_id="boot-0")
-UNREADABLE = Stored(None)
 
 
-def found(held: Entry | None, stored: Stored | None = None, **more: Any) -> Found:
+def stored(entry: Entry | None) -> Stored:
+    return Stored(Path("/ledger/claim.json"), entry)
+
+
+UNREADABLE = stored(None)
+
+
+def found(held: Entry | None, file: Stored | None = None, **more: Any) -> Found:
     """With its files and its ledger file, unless said otherwise."""
-    stored = stored or (Stored(held) if held is not None else None)
-    return Found(**{"held": held, "stored": stored, "has_files": True} | more)
+    file = file or (stored(held) if held is not None else None)
+    return Found(**{"held": held, "stored": file, "has_files": True} | more)
 
 
 @pytest.mark.parametrize(
@@ -46,20 +54,22 @@ def found(held: Entry | None, stored: Stored | None = None, **more: Any) -> Foun
         pytest.param(Found(), None, id="nothing"),
         pytest.param(found(None, UNREADABLE), None, id="unreadable-entry"),
         pytest.param(found(None, UNREADABLE, api=Api.HELD), Action.RESTORE, id="unreadable-entry-of-a-claim"),
-        pytest.param(found(None, UNREADABLE, api=Api.GONE), None, id="unreadable-entry-of-no-claim"),
-        pytest.param(found(None, Stored(EARLIER)), Action.REMOVE, id="left-of-an-earlier-boot"),
-        pytest.param(found(None, Stored(PREPARED)), Action.FOLLOW, id="another-agent-prepared"),
-        pytest.param(found(PREPARING, Stored(PREPARED)), Action.FOLLOW, id="another-agent-finished"),
-        pytest.param(Found(PREPARED, api=Api.HELD), Action.FOLLOW, id="another-agent-unprepared"),
+        pytest.param(
+            found(None, UNREADABLE, api=Api.GONE), Action.UNPREPARE, id="unreadable-entry-of-no-claim"
+        ),
+        pytest.param(found(None, stored(EARLIER)), Action.REMOVE, id="left-of-an-earlier-boot"),
+        pytest.param(Found(None, stored(EARLIER)), Action.REMOVE, id="entry-of-an-earlier-boot"),
     ],
 )
 def test_decide(what: Found, action: Action | None) -> None:
-    assert decide(what, "boot-1") is action
+    assert decide(what) is action
 
 
 def test_nothing_is_destroyed_on_a_guess() -> None:
-    for held in (PREPARED, PREPARING):
-        for stored in (None, Stored(held), UNREADABLE):
+    for held in (PREPARED, PREPARING, None):
+        for file in (None, stored(PREPARED), stored(PREPARING), UNREADABLE):
+            if held is None and file is not UNREADABLE:
+                continue
             for is_whole in (True, False):
-                action = decide(Found(held, stored, True, Api.UNKNOWN, is_whole), "boot-1")
+                action = decide(Found(held, file, True, Api.UNKNOWN, is_whole))
                 assert action is None or not action.destroys

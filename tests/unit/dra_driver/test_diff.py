@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from dra_driver.capacity import Scales
 from dra_driver.inventory import inventory
+from dra_driver.rules import Effect
 from dra_driver.slices.diff import Create, Delete, Pool, Update, Write
 from dra_driver.slices.documents import DeviceLists, device_lists
-from dra_driver.slices.stored import dropped_fields, fingerprint, gates_of
+from dra_driver.slices.stored import dropped_fields, fingerprint, gates_of, taint_times
+from dra_driver.taints import Taint
 from tests.unit.dra_driver.cards import many
 
 POOL = Pool("gpu.tessera.dev", "node-a")
@@ -210,6 +212,123 @@ def test_adopted_contents_are_no_difference() -> None:
     assert len(POOL.writes(lists(1), server.slices.values())) == 1
     adopted = {fingerprint(lists(1)[0]): fingerprint(item["spec"]["devices"])}
     assert Pool(POOL.driver, POOL.node, adopted).writes(lists(1), server.slices.values()) == ()
+
+
+NO_SCHEDULE = Taint("gpu.tessera.dev/xid", "79", Effect.NO_SCHEDULE)
+
+
+def tainted(lists: DeviceLists, *taints: Taint, of: tuple[int, ...] = (0,)) -> DeviceLists:
+    """The same, with these taints on the devices of those numbers in each slice."""
+    return tuple(
+        tuple(
+            device | ({"taints": [taint.document() for taint in taints]} if number in of else {})
+            for number, device in enumerate(devices)
+        )
+        for devices in lists
+    )
+
+
+class TimingServer(Server):
+    """Says since when a taint is there where nobody else does, as the real one: a second for each write."""
+
+    def apply(self, writes: tuple[Write, ...]) -> None:
+        for write in writes:
+            super().apply((write,))
+            for item in self.slices.values():
+                for taint in (
+                    taint for device in item["spec"]["devices"] for taint in device.get("taints", ())
+                ):
+                    taint.setdefault("timeAdded", f"2026-11-29T00:00:{self.version:02d}Z")
+
+    def times(self) -> list[str]:
+        return [
+            taint["timeAdded"]
+            for _, item in sorted(self.slices.items())
+            for device in item["spec"]["devices"]
+            for taint in device.get("taints", ())
+        ]
+
+
+def at(second: int) -> str:
+    return f"2026-11-29T00:00:{second:02d}Z"
+
+
+def test_a_taint_is_one_write_and_none_again() -> None:
+    server = TimingServer()
+    server.publish(lists(2))
+    assert kinds(server.publish(tainted(lists(2), NO_SCHEDULE))) == "u"
+    assert server.publish(tainted(lists(2), NO_SCHEDULE)) == ()
+    assert server.times() == [at(2)]
+    assert kinds(server.publish(lists(2))) == "u"
+    assert "taints" not in next(iter(server.slices.values()))["spec"]["devices"][0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "writes"),
+    [
+        pytest.param(
+            tainted(lists(2), NO_SCHEDULE),
+            tainted(lists(2, scales=Scales(split_count=4)), NO_SCHEDULE),
+            "u",
+            id="something-else-has-changed",
+        ),
+        pytest.param(
+            tainted(lists(2), NO_SCHEDULE),
+            tainted(lists(2), Taint("gpu.tessera.dev/lost", "", Effect.NO_SCHEDULE), NO_SCHEDULE),
+            "u",
+            id="another-taint-beside-it",
+        ),
+        pytest.param(
+            tainted(lists(1, 2), NO_SCHEDULE), tainted(lists(1, 3, 1), NO_SCHEDULE, of=(0,)), "uuc",
+            id="a-new-generation",
+        ),
+        pytest.param(
+            tainted(lists(2, 2), NO_SCHEDULE), tainted(lists(4), NO_SCHEDULE, of=(0, 2)), "du",
+            id="the-device-moves-into-another-slice",
+        ),
+    ],
+)  # fmt: skip
+def test_a_taint_keeps_its_time(before: DeviceLists, after: DeviceLists, writes: str) -> None:
+    server = TimingServer()
+    server.publish(before)
+    known = set(server.times())
+    assert kinds(server.publish(after)) == writes
+    assert known <= set(server.times())
+    assert server.publish(after) == ()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(Taint(NO_SCHEDULE.key, "48", Effect.NO_SCHEDULE), id="another-value"),
+        pytest.param(Taint(NO_SCHEDULE.key, "79", Effect.NO_EXECUTE), id="another-effect"),
+        pytest.param(Taint("gpu.tessera.dev/lost", "79", Effect.NO_SCHEDULE), id="another-key"),
+    ],
+)
+def test_another_taint_has_a_time_of_its_own(after: Taint) -> None:
+    server = TimingServer()
+    server.publish(tainted(lists(2), NO_SCHEDULE))
+    server.publish(tainted(lists(2), after))
+    assert server.times() == [at(2)]
+
+
+def test_a_taints_time_outlives_its_slice_where_it_is_remembered() -> None:
+    server = TimingServer()
+    server.publish(tainted(lists(2), NO_SCHEDULE))
+    times = taint_times(server.slices.values())
+    server.slices.clear()
+    server.publish(tainted(lists(2), NO_SCHEDULE), Pool(POOL.driver, POOL.node, times=times))
+    assert server.times() == [at(1)]
+
+
+def test_dropped_taints_are_adopted_like_all_else() -> None:
+    server = published(2)
+    wanted = tainted(lists(2), NO_SCHEDULE)
+    (item,) = server.slices.values()
+    adopted = {fingerprint(wanted[0]): fingerprint(item["spec"]["devices"])}
+    assert Pool(POOL.driver, POOL.node, adopted).writes(wanted, server.slices.values()) == ()
+    dropped = dropped_fields(wanted[0], item["spec"]["devices"])
+    assert (dropped, gates_of(dropped)) == (("taints",), ("DRADeviceTaints",))
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6), st.data())

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from dra_driver.capacity import Scales
 from dra_driver.inventory import Inventory, inventory
+from dra_driver.names import DeviceName
 from dra_driver.slices.diff import Create, Pool
 from dra_driver.slices.documents import device_lists
 from kube.quantity import parse_quantity
-from tests.unit.dra_driver.cards import A100, RTX_4090, many, two_cards
+from tests.unit.dra_driver.cards import A100, RTX_4090, instance, many, two_cards
 from tests.unit.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,6 +39,16 @@ def bridged() -> Inventory:
     return inventory("570.124.06", "12.8.0", pair)
 
 
+def split() -> Inventory:
+    """A card in MIG mode, as three instances, of which one is excluded; and a whole card."""
+    instances = (
+        instance(1, 40, profile="3g.40gb"),
+        instance(9, 10),
+        replace(instance(10, 10), withheld="is excluded"),
+    )
+    return inventory("570.124.06", "12.8.0", (*instances, RTX_4090))
+
+
 @pytest.mark.parametrize(
     ("found", "scales"),
     [
@@ -45,6 +56,7 @@ def bridged() -> Inventory:
         pytest.param(bare(), Scales(split_count=1), id="bare-exclusive"),
         pytest.param(bridged(), Scales(3, Fraction("1.25"), Fraction("1.5")), id="bridged-scaled-split-3"),
         pytest.param(inventory("570.124.06", "12.8.0", []), Scales(), id="no-cards"),
+        pytest.param(split(), Scales(), id="mig-and-a-whole-card"),
     ],
 )
 def test_golden(request: pytest.FixtureRequest, found: Inventory, scales: Scales) -> None:
@@ -57,6 +69,28 @@ def test_golden(request: pytest.FixtureRequest, found: Inventory, scales: Scales
 def test_slices_are_cut_at_64() -> None:
     lists = device_lists(inventory("1", "1", many(130)), Scales())
     assert [len(devices) for devices in lists] == [64, 64, 2]
+
+
+def test_an_order_goes_before_pci_order() -> None:
+    cards = many(70)
+    order = (cards[69].name, cards[3].name, DeviceName("gpu-gone"))
+    lists = device_lists(inventory("1", "1", cards), Scales(), order=order)
+    names = [device["name"] for devices in lists for device in devices]
+    assert names[:4] == [cards[69].name, cards[3].name, cards[0].name, cards[1].name]
+    assert sorted(names) == sorted(card.name for card in cards)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        pytest.param("x" * 80, "x" * 64, id="long"),
+        pytest.param("é" * 40, "é" * 32, id="long-in-bytes"),
+        pytest.param("xé" * 40, "xé" * 21 + "x", id="cut-between-characters"),
+    ],
+)
+def test_names_are_cut_to_what_the_api_takes(name: str, published: str) -> None:
+    ((device,),) = device_lists(inventory("1", "1", [replace(A100, product_name=name)]), Scales())
+    assert device["attributes"]["productName"] == {"string": published}
 
 
 def test_equal_inventories_give_equal_documents() -> None:

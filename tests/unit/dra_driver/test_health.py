@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
 
 from dra_driver.capacity import Scales
 from dra_driver.health import DeviceHealth, Health, assess
-from dra_driver.inventory import CardFault, Inventory, inventory
+from dra_driver.inventory import CardFault, Inventory, LostCard, inventory
 from dra_driver.names import DeviceName
 from dra_driver.node import Node
+from dra_driver.taints import Ailments
+from dra_driver.xids import Xid
 from protos.dra_health_v1 import dra_health_v1_pb2
 from protos.dra_health_v1alpha1 import dra_health_v1alpha1_pb2
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
@@ -89,6 +92,49 @@ def test_assess(
     assessed = assess(found, silence, others)
     assert [(device.health, device.message) for device in assessed] == expected
     assert [device.device for device in assessed] == sorted(device.device for device in assessed)
+
+
+LOST_A100 = replace(_with(), lost=(LostCard(A100, GONE),))
+ERROR = Xid(uuid=A100.uuid, gpu_uuid=A100.uuid, number=79, first=1.0, last=1.0, life="boot-1")
+SAID = "XID 79 reported by the card; reset the card or reboot the node, and the taint goes"
+
+
+@pytest.mark.parametrize(
+    ("found", "silence", "ailments", "expected"),
+    [
+        pytest.param(LOST_A100, None, Ailments(), (Health.UNHEALTHY, GONE), id="lost"),
+        pytest.param(LOST_A100, "no answer", Ailments(), (Health.UNHEALTHY, GONE), id="lost-and-silent"),
+        pytest.param(
+            two_cards(), None, Ailments({A100.uuid: ERROR}), (Health.UNHEALTHY, SAID), id="an-error"
+        ),
+        pytest.param(
+            replace(two_cards(), actions={A100.uuid: 2}),
+            None,
+            Ailments({A100.uuid: ERROR}),
+            (Health.UNHEALTHY, "XID 79 reported by the card; reboot the node, and the taint goes"),
+            id="an-error-and-what-to-do",
+        ),
+        pytest.param(
+            two_cards(), "no answer", Ailments({A100.uuid: ERROR}), (Health.UNHEALTHY, SAID), id="then-silent"
+        ),
+        pytest.param(
+            LOST_A100,
+            None,
+            Ailments({A100.uuid: ERROR}),
+            (Health.UNHEALTHY, f"{GONE}; {SAID}"),
+            id="lost-with-its-error",
+        ),
+        pytest.param(
+            two_cards(), None, Ailments(unheard={A100.uuid: "none"}), (Health.HEALTHY, ""), id="no-events"
+        ),
+    ],
+)
+def test_what_is_known_against_a_card(
+    found: Inventory, silence: str | None, ailments: Ailments, expected: tuple[Health, str]
+) -> None:
+    other, one = sorted(assess(found, silence, (), ailments), key=lambda health: health.device == A100.name)
+    assert (one.health, one.message) == expected
+    assert other.health is (Health.HEALTHY if silence is None else Health.UNKNOWN)
 
 
 def test_a_card_that_was_never_published_is_no_device() -> None:

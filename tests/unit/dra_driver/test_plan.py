@@ -1,28 +1,22 @@
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
-from cdi.model import ContainerEdits, DeviceNode, Mount
 from dra_driver.capacity import NOTHING, Amounts, Scales
 from dra_driver.claims import read_allocation
-from dra_driver.document import cdi_document
 from dra_driver.errors import ConfigError, PermanentError, RetryableError
-from dra_driver.grants import GrantDirectories
-from dra_driver.inventory import Inventory
-from dra_driver.library import InstalledLibrary
+from dra_driver.inventory import Card, Inventory, inventory
 from dra_driver.names import DRIVER, DeviceName
 from dra_driver.plan import Plan, make_plan, refuse_overcommit
 from interposer.abi import Cap, Limits, Policy
-from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result, share_id
-from tests.unit.dra_driver.cards import A100, GIB, RTX_4090, two_cards
-from tests.unit.golden import assert_golden
+from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result
+from tests.unit.dra_driver.cards import A100, GIB, RTX_4090, instance, two_cards
 
-GOLDEN = Path(__file__).parent / "golden"
 REF = claim_ref()
 WHOLE: dict[str, Any] = {"memory": "24Gi", "cores": "100", "shares": "1k"}
 
@@ -106,6 +100,13 @@ def test_a_share() -> None:
             id="class-without-enforcement",
         ),
         pytest.param(result(RTX_4090, adminAccess=True), None, Scales(), False, id="admin-access"),
+        pytest.param(
+            result(RTX_4090, "23Gi", "100", "1k"),
+            None,
+            Scales(reserved_memory=GIB),
+            True,
+            id="whole-card-but-for-what-is-reserved",
+        ),
     ],
 )
 def test_who_gets_the_library(given: Any, config: Any, scales: Scales, is_limited: bool) -> None:
@@ -113,9 +114,24 @@ def test_who_gets_the_library(given: Any, config: Any, scales: Scales, is_limite
     assert (grant.limits is not None) == is_limited
 
 
-def test_admin_access_holds_nothing() -> None:
-    (grant,) = plan(result(RTX_4090, adminAccess=True)).grants
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param("8Gi", id="of-a-share"),
+        pytest.param("0", id="of-no-memory"),
+        pytest.param(None, id="of-an-exclusive-device"),
+    ],
+)
+def test_admin_access_holds_nothing_and_has_no_limits(memory: str | None) -> None:
+    (grant,) = plan(result(RTX_4090, memory, adminAccess=True)).grants
     assert grant.held == NOTHING
+    assert grant.limits is None
+
+
+def test_admin_access_has_no_limits_whatever_the_config_says() -> None:
+    config = [opaque("FromClass", enforcement="library", caps=[{"container": "a", "memory": "1Gi"}])]
+    (grant,) = plan(result(RTX_4090, adminAccess=True), config=config).grants
+    assert grant.limits is None
 
 
 def test_config_reaches_the_limits() -> None:
@@ -155,6 +171,53 @@ def test_scaling_lets_spill() -> None:
 )
 def test_grant_names(results: list[dict[str, Any]], names: list[str]) -> None:
     assert [grant.name for grant in plan(*results).grants] == [f"{REF.uid}-{name}" for name in names]
+
+
+def test_limits_of_an_instance_are_the_instances() -> None:
+    card = instance(9, 10)
+    (grant,) = plan(result(card, "4Gi", "30"), found=inventory("1", "1", [card])).grants
+    assert grant.limits is not None
+    assert (grant.limits.uuid, grant.limits.card_memory_bytes) == (card.uuid, 10 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("card", "is_limited"),
+    [
+        pytest.param(instance(9, 10), False, id="its-own-memory"),
+        pytest.param(instance(9, 10, sharers=2), True, id="memory-of-two-compute-instances"),
+    ],
+)
+def test_a_whole_instance_needs_the_library_if_its_memory_is_not_its_own(
+    card: Card, is_limited: bool
+) -> None:
+    given = result(card, "10Gi" if card.mig and card.mig.sharers == 1 else "5Gi", "100", "1k")
+    (grant,) = plan(given, found=inventory("1", "1", [card])).grants
+    assert (grant.limits is not None) == is_limited
+
+
+def test_a_withheld_card_serves_what_runs_and_nothing_new() -> None:
+    withheld = replace(RTX_4090, withheld="is excluded by the node configuration (index: 0)")
+    made = plan(result(RTX_4090, "8Gi", "30"), found=inventory("1", "1", [withheld]))
+    with pytest.raises(RetryableError, match=r"takes no new claims: it is excluded by .* \(index: 0\)"):
+        refuse_overcommit(made, {}, Scales())
+    refuse_overcommit(made, {}, Scales(), {withheld.name: Amounts(8 * GIB, 30, 100)})
+
+
+@pytest.mark.parametrize(
+    ("before", "is_refused"),
+    [
+        pytest.param(Amounts(8 * GIB, 30, 100), False, id="runs-with-it"),
+        pytest.param(Amounts(7 * GIB, 30, 100), True, id="more-memory-than-it-had"),
+        pytest.param(Amounts(8 * GIB, 29, 100), True, id="more-compute-than-it-had"),
+        pytest.param(NOTHING, True, id="new"),
+    ],
+)
+def test_a_card_that_was_made_smaller_than_what_is_held(before: Amounts, is_refused: bool) -> None:
+    made = plan(result(RTX_4090, "8Gi", "30"))
+    others = {RTX_4090.name: Amounts(8 * GIB, 30, 100)}
+    smaller = Scales(reserved_memory=12 * GIB)
+    with pytest.raises(RetryableError, match="over-committed") if is_refused else contextlib.nullcontext():
+        refuse_overcommit(made, others, smaller, {RTX_4090.name: before})
 
 
 def test_a_card_that_is_gone() -> None:
@@ -218,64 +281,3 @@ def test_overcommit(results: Any, held: Any, what: str | None) -> None:
         return
     with pytest.raises(RetryableError, match=f"over-committed, {what}"):
         refuse_overcommit(plan(*results), others, Scales())
-
-
-LIBRARY = InstalledLibrary(
-    "0.1.0-0123456789ab",
-    Path("/var/lib/tessera/lib/0.1.0-0123456789ab/libtessera.so"),
-    Path("/var/lib/tessera/lib/0.1.0-0123456789ab/ld.so.preload"),
-)
-DRIVER_EDITS = ContainerEdits(
-    env=("NVIDIA_VISIBLE_DEVICES=void",),
-    device_nodes=(DeviceNode(path="/dev/nvidiactl"), DeviceNode(path="/dev/nvidia-uvm")),
-    mounts=(Mount(host_path="/usr/lib64/libcuda.so.570.124.06", container_path="/usr/lib64/libcuda.so.1"),),
-)
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        pytest.param(plan(result(RTX_4090, "3000Mi")), id="share"),
-        pytest.param(plan(result(RTX_4090, **WHOLE)), id="whole-card"),
-        pytest.param(
-            plan(result(RTX_4090, "3000Mi"), result(A100, "80Gi", "100", "1k", request="g1", share=2)),
-            id="share-and-whole-card",
-        ),
-        pytest.param(plan(result(A100, share=1), result(A100, share=2)), id="two-shares-of-one-card"),
-    ],
-)
-def test_cdi_golden(request: pytest.FixtureRequest, made: Plan) -> None:
-    spec = cdi_document(
-        made,
-        driver=DRIVER_EDITS,
-        nodes={card.uuid: DeviceNode(path=f"/dev/nvidia{card.minor}") for card in (RTX_4090, A100)},
-        library=LIBRARY,
-        directories=GrantDirectories(Path("/run/tessera")),
-    )
-    assert_golden(GOLDEN / f"cdi-{request.node.callspec.id}.json", spec.to_json().decode())
-
-
-def test_every_limited_grant_sees_only_itself() -> None:
-    made = plan(result(A100, share=1), result(A100, share=2))
-    spec = cdi_document(
-        made,
-        driver=DRIVER_EDITS,
-        nodes={A100.uuid: DeviceNode(path="/dev/nvidia1")},
-        library=LIBRARY,
-        directories=GrantDirectories(Path("/run/tessera")),
-    )
-    for device, number in zip(spec.devices, (1, 2), strict=True):
-        own = [mount for mount in device.container_edits.mounts if "/run/tessera/" in mount.container_path]
-        assert {PurePosixPath(mount.container_path).parent.name for mount in own} == {device.name}
-        assert device.name.endswith(share_id(number)[:8])
-
-
-def test_limits_without_a_library_are_never_written_down() -> None:
-    with pytest.raises(ValueError, match="there is no library"):
-        cdi_document(
-            plan(result(A100)),
-            driver=DRIVER_EDITS,
-            nodes={A100.uuid: DeviceNode(path="/dev/nvidia1")},
-            library=None,
-            directories=GrantDirectories(Path("/run/tessera")),
-        )

@@ -11,7 +11,7 @@ import pytest
 
 from dra_driver.claims import ClaimRef
 from dra_driver.errors import ClaimError, ConfigError, PermanentError, RetryableError
-from dra_driver.ledger import State
+from dra_driver.ledger_file import State
 from dra_driver.names import ClaimUID
 from dra_driver.prepare import PreparedDevice
 from dra_driver.steps import Step
@@ -62,7 +62,7 @@ async def test_prepare(world: World) -> None:
             request="g0",
             pool=NODE,
             device=RTX_4090.name,
-            cdi_id=f"gpu.tessera.dev/grant={REF.uid}-g0-00000001",
+            cdi_ids=(f"gpu.tessera.dev/grant={REF.uid}-g0-00000001",),
             share_id=share_id(1),
         ),
     )
@@ -125,7 +125,7 @@ async def test_several_grants(world: World) -> None:
         ("g1", RTX_4090.name, share_id(2)),
         ("g2", A100.name, share_id(3)),
     ]
-    assert len({device.cdi_id for device in devices}) == 3
+    assert len({device.cdi_ids for device in devices}) == 3
     grants = {path.name for path in (world.root / "run/claims" / REF.uid).iterdir()}
     assert grants == {f"{REF.uid}-g0-00000001", f"{REF.uid}-g1-00000002"}  # the whole card has none
 
@@ -277,7 +277,7 @@ async def test_after_a_reboot(world: World) -> None:
     shutil.rmtree(world.root / "cdi")
     world.boot_id = "boot-2"
     world.restart()
-    assert [entry.uid for entry in world.loaded.earlier_boot] == [REF.uid]
+    assert world.loaded.earlier_boot == (REF.uid,)
     await world.preparer.prepare(REF)
     assert world.files() == expected_files()
     assert world.ledger.entries[REF.uid].boot_id == "boot-2"
@@ -319,7 +319,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_work(world: World) -> No
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await world.preparer.prepare(REF)
-    await world.preparer.finish()
+    await asyncio.wait_for(asyncio.gather(*world.preparer.tasks._running), 5)
     assert world.files() == expected_files()
 
 
@@ -327,7 +327,7 @@ async def test_prepare_and_unprepare_of_one_claim_do_not_mix(world: World) -> No
     for _ in range(10):
         await asyncio.gather(world.preparer.prepare(REF), world.preparer.unprepare(REF))
         assert world.files() == set()
-    assert not world.preparer._locks
+    assert world.preparer.tasks.is_idle
 
 
 async def test_one_slow_claim_holds_up_no_other(world: World) -> None:
@@ -335,10 +335,10 @@ async def test_one_slow_claim_holds_up_no_other(world: World) -> None:
     world.put(claim(slow, result(A100, share=2)))
     fetch = world.preparer._fetch
 
-    async def wait(ref: ClaimRef) -> dict[str, Any]:
+    async def wait(ref: ClaimRef, at_least: str | None = None, /) -> dict[str, Any]:
         if ref == slow:
             await release.wait()
-        return await fetch(ref)
+        return await fetch(ref, at_least)
 
     world.preparer._fetch = wait
     waiting = asyncio.create_task(world.preparer.prepare(slow))

@@ -14,7 +14,7 @@ from dra_driver.service import DraService
 from protos.dra_v1 import dra_v1_pb2
 from protos.dra_v1beta1 import dra_v1beta1_pb2
 
-DEVICE = PreparedDevice("g0", "node-a", "gpu-a", "gpu.tessera.dev/grant=uid-g0-aaaaaaaa", "aaaaaaaa-1")
+DEVICE = PreparedDevice("g0", "node-a", "gpu-a", ("gpu.tessera.dev/grant=uid-g0-aaaaaaaa",), "aaaaaaaa-1")
 
 
 class Scripted:
@@ -69,7 +69,7 @@ async def test_every_claim_is_answered(messages: Any) -> None:
     }
     (device,) = answer.claims["good"].devices
     assert list(device.request_names) == ["g0"]
-    assert list(device.cdi_device_ids) == [DEVICE.cdi_id]
+    assert list(device.cdi_device_ids) == list(DEVICE.cdi_ids)
     if messages is dra_v1_pb2:
         assert device.share_id == "aaaaaaaa-1"
     for outcome in ("success", "retryable", "permanent", "internal"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.sysfs import Location, locate
+from dra_driver.sysfs import Location, driven, locate
 
 BDF = "0000:41:00.0"
 
@@ -39,3 +39,15 @@ def test_locate(tmp_path: Path, chain: str, numa: str | None, expected: Location
 
 def test_unknown_device(tmp_path: Path) -> None:
     assert locate(tmp_path, BDF) == Location(None, None)
+
+
+def test_what_the_kernel_driver_has(tmp_path: Path) -> None:
+    assert driven(tmp_path) == 0
+    directory = tmp_path / "bus/pci/drivers/nvidia"
+    directory.mkdir(parents=True)
+    assert driven(tmp_path) == 0
+    for name in ("0000:3b:00.0", "0000:af:00.0", "bind", "module", "new_id", "uevent"):
+        (directory / name).touch()
+    assert driven(tmp_path) == 2
+    (directory / "0000:3b:00.4/physfn").mkdir(parents=True)  # a virtual function
+    assert driven(tmp_path) == 2

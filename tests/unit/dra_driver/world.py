@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,13 +14,16 @@ from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.store import Store
 from dra_driver import library
+from dra_driver.base_edits import BaseEdits
 from dra_driver.capacity import Scales
 from dra_driver.claims import ClaimRef
 from dra_driver.errors import GoneError
 from dra_driver.grants import GrantDirectories
+from dra_driver.lead import Lead
 from dra_driver.ledger import Ledger
-from dra_driver.names import CDI_KIND
+from dra_driver.names import CDI_KIND, ClaimUID
 from dra_driver.node import Node
+from dra_driver.node_lock import NodeLock
 from dra_driver.prepare import Preparer
 from dra_driver.steps import Step, Steps
 from tests.unit.cdi.elf_files import write
@@ -29,13 +33,15 @@ from tests.unit.dra_driver.cards import two_cards
 
 @dataclass
 class World:
-    """`restart` makes a new agent from what is on disk, as after kill -9."""
+    """`restart` makes a new agent from what is on disk, as after kill -9; `other` one beside this one."""
 
     root: Path
     boot_id: str = "boot-1"
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
     reached: Callable[[Step], None] = lambda _step: None
     fetch_delay: float = 0.0
+    name: str = "dra.sock"
+    alive: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         directory = self.root / "driver/usr/lib/x86_64-linux-gnu"
@@ -47,6 +53,16 @@ class World:
         self.times: list[Step] = []
         self.restart()
 
+    def other(self, name: str, library_content: bytes = b"library") -> World:
+        """Another agent of the same node, maybe of another release."""
+        other = copy.copy(self)
+        other.name = name
+        other.times = []
+        other.reached = lambda _step: None
+        (self.root / "source.so").write_bytes(library_content)
+        other.restart()
+        return other
+
     def restart(self, *, library_installed: bool = True) -> None:
         self.node = Node(NODE, Scales())
         self.node.found(two_cards())
@@ -54,16 +70,26 @@ class World:
             self.node.installed(library.install(self.root / "source.so", "0.1.0", self.root / "state"))
         else:
             self.node.not_installed("no space left")
-        self.ledger = Ledger(self.root / "state/ledger", self.boot_id)
-        self.loaded = self.ledger.load()
         self.directories = GrantDirectories(self.root / "run")
         self.store = Store(self.root / "cdi", CDI_KIND)
+        self.ledger = Ledger(
+            self.root / "state/ledger",
+            self.boot_id,
+            has_files=lambda uid: self.directories.exists(uid) or self.store.path(uid).exists(),
+        )
+        self.loaded = self.ledger.load()
+        self.lock = NodeLock(self.root / "serialize.lock", self.ledger)
+        socket = self.root / self.name
+        self.alive.add(socket)
+        self.lead = Lead(self.root / "leader", socket, is_alive=self.alive.__contains__)
         self.preparer = Preparer(
             node=self.node,
-            driver=Driver(
-                DriverRoot(PurePosixPath("/drv"), self.root / "driver"),
-                devices=self.root / "none",
-                machine="x86_64",
+            base=BaseEdits(
+                Driver(
+                    DriverRoot(PurePosixPath("/drv"), self.root / "driver"),
+                    devices=self.root / "none",
+                    machine="x86_64",
+                )
             ),
             ledger=self.ledger,
             directories=self.directories,
@@ -73,13 +99,18 @@ class World:
                 clock=time.monotonic,
                 reached=self._reached,
             ),
+            lock=self.lock,
             fetch=self.fetch,
+            restore_limit=0.3,
         )
 
     def _reached(self, step: Step) -> None:
         self.reached(step)
 
-    async def fetch(self, ref: ClaimRef) -> dict[str, Any]:
+    async def search(self, uids: Collection[ClaimUID]) -> dict[ClaimUID, dict[str, Any]]:
+        return {uid: raw for raw in self.claims.values() if (uid := raw["metadata"]["uid"]) in uids}
+
+    async def fetch(self, ref: ClaimRef, _at_least: str | None = None, /) -> dict[str, Any]:
         await asyncio.sleep(self.fetch_delay)
         if ref.name not in self.claims:
             raise GoneError(f"ResourceClaim {ref} does not exist any more")

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from cdi.model import ContainerEdits, DeviceNode, Mount
+from dra_driver.base_edits import NativeEdits
+from dra_driver.capacity import Scales
+from dra_driver.claims import read_allocation
+from dra_driver.document import cdi_document
+from dra_driver.grants import GrantDirectories
+from dra_driver.library import InstalledLibrary
+from dra_driver.names import DRIVER
+from dra_driver.plan import Plan, make_plan
+from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result, share_id
+from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
+from tests.unit.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+REF = claim_ref()
+WHOLE: dict[str, Any] = {"memory": "24Gi", "cores": "100", "shares": "1k"}
+DIRECTORIES = GrantDirectories(Path("/run/tessera"))
+LIBRARY = InstalledLibrary(
+    "0.1.0-0123456789ab",
+    Path("/var/lib/tessera/lib/0.1.0-0123456789ab/libtessera.so"),
+    Path("/var/lib/tessera/lib/0.1.0-0123456789ab/ld.so.preload"),
+)
+NATIVE = NativeEdits(
+    ContainerEdits(
+        env=("NVIDIA_VISIBLE_DEVICES=void",),
+        device_nodes=(DeviceNode(path="/dev/nvidiactl"), DeviceNode(path="/dev/nvidia-uvm")),
+        mounts=(
+            Mount(host_path="/usr/lib64/libcuda.so.570.124.06", container_path="/usr/lib64/libcuda.so.1"),
+        ),
+    ),
+    {card.uuid: (DeviceNode(path=f"/dev/nvidia{card.minor}"),) for card in (RTX_4090, A100)},
+)
+METADATA = Mount(host_path="/run/tessera/claims/uid/metadata/g0.json", container_path="/var/run/k/g0.json")
+
+
+def plan(*results: dict[str, Any]) -> Plan:
+    allocation = read_allocation(REF, claim(REF, *results), driver=DRIVER, node=NODE)
+    return make_plan(allocation, two_cards(), Scales())
+
+
+def document(made: Plan, **more: Any) -> Any:
+    arguments: dict[str, Any] = {
+        "native": None if made.toolkit else NATIVE,
+        "library": LIBRARY,
+        "directories": DIRECTORIES,
+        "metadata": {},
+    }
+    return cdi_document(made, **arguments | more)
+
+
+SHARE = plan(result(RTX_4090, "3000Mi"))
+SHARE_AND_WHOLE_CARD = plan(
+    result(RTX_4090, "3000Mi"), result(A100, "80Gi", "100", "1k", request="g1", share=2)
+)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(SHARE, id="share"),
+        pytest.param(plan(result(RTX_4090, **WHOLE)), id="whole-card"),
+        pytest.param(SHARE_AND_WHOLE_CARD, id="share-and-whole-card"),
+        pytest.param(plan(result(A100, share=1), result(A100, share=2)), id="two-shares-of-one-card"),
+        pytest.param(replace(SHARE_AND_WHOLE_CARD, toolkit=True), id="toolkit-share-and-whole-card"),
+    ],
+)
+def test_golden(request: pytest.FixtureRequest, made: Plan) -> None:
+    spec = document(made)
+    assert_golden(GOLDEN / f"cdi-{request.node.callspec.id}.json", spec.to_json().decode())
+
+
+def test_every_limited_grant_sees_only_itself() -> None:
+    spec = document(plan(result(A100, share=1), result(A100, share=2)))
+    for device, number in zip(spec.devices, (1, 2), strict=True):
+        own = [mount for mount in device.container_edits.mounts if "/run/tessera/" in mount.container_path]
+        assert {PurePosixPath(mount.container_path).parent.name for mount in own} == {device.name}
+        assert device.name.endswith(share_id(number)[:8])
+
+
+@pytest.mark.parametrize("toolkit", [False, True])
+def test_limits_without_a_library_are_never_written_down(toolkit: bool) -> None:
+    with pytest.raises(ValueError, match="there is no library"):
+        document(replace(SHARE, toolkit=toolkit), library=None)
+
+
+def test_with_the_toolkit_we_bring_neither_driver_nor_card() -> None:
+    spec = document(replace(SHARE_AND_WHOLE_CARD, toolkit=True))
+    assert not spec.container_edits
+    for device in spec.devices:
+        assert device.container_edits.env == ("TESSERA_GRANTS=2",)  # a device without edits is refused
+        assert device.container_edits.device_nodes == ()
+        assert not [mount for mount in device.container_edits.mounts if "libcuda" in mount.container_path]
+    assert spec.cdi_version == "0.5.0" if REF.uid[0].isdigit() else "0.3.0"
+
+
+@pytest.mark.parametrize("toolkit", [False, True])
+def test_metadata_comes_with_the_first_device_of_its_request(toolkit: bool) -> None:
+    made = plan(
+        result(A100, "1Gi", share=1),
+        result(RTX_4090, "1Gi", share=2),
+        result(A100, "1Gi", share=3, request="g1"),
+    )
+    spec = document(replace(made, toolkit=toolkit), metadata={"g0": METADATA})
+    assert [METADATA in device.container_edits.mounts for device in spec.devices] == [True, False, False]
