@@ -1,5 +1,15 @@
 """The node agent: GPUs → ResourceSlices; ResourceClaims → grants → CDI documents; health, metrics.
 
-Pure: inventory, versions, slices.documents, slices.diff, slices.stored, claims, config, plan. One module an
-effect: nvml, sysfs, ledger, grants, library, slices.publisher, registration, service, http.
+    configuration/  settings, the node configuration
+    cards/          NVML, MIG → inventory, taints
+    slices/         inventory → ResourceSlices → API server
+    claims/         allocation → plan → ledger, grant files, CDI document; reconcile
+    kubelet/        registration, the DRA and health services, sockets, the lock between two agents
+    metrics/        what Prometheus reads
+    process/        logs, signals, tasks, HTTP
+    agent           puts them together; main starts it
+
+Without IO: cards.inventory, cards.taints, cards.xids, slices.documents, slices.diff, claims.plan,
+claims.document, claims.config, and what they are made of. One module an effect: cards.nvml, claims.ledger,
+claims.grants, claims.library, slices.publisher, kubelet.sockets and their like.
 """

@@ -20,45 +20,39 @@ from typing import Any
 
 import grpc
 
-from dra_driver import (
-    claims,
-    http,
-    http_server,
-    memory,
-    sockets,
-    stock,
-    tasks,
-)
 from dra_driver.announcements import Announcements
 from dra_driver.base import Base, make, rendering
-from dra_driver.card_health import CardHealth, life_of_driver
-from dra_driver.claim_pods import ClaimPods
-from dra_driver.claim_status import ClaimStatus
-from dra_driver.claims import ClaimRef
+from dra_driver.cards.card_health import CardHealth, life_of_driver
+from dra_driver.cards.discovery import Discovery
+from dra_driver.cards.inventory import Inventory
+from dra_driver.cards.nvml import SONAME, Nvml
+from dra_driver.cards.placement import Spread
+from dra_driver.cards.remembered_cards import RememberedCards
+from dra_driver.cards.sysfs import driven
+from dra_driver.cards.xid_files import XidFiles
+from dra_driver.claims import allocation, stock
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.claim_pods import ClaimPods
+from dra_driver.claims.claim_status import ClaimStatus
+from dra_driver.claims.ledger import Ledger
+from dra_driver.claims.metadata import MetadataFiles
+from dra_driver.claims.prepare import Fetch, Preparer
+from dra_driver.claims.reconcile import Reconciler
+from dra_driver.claims.steps import Steps
 from dra_driver.conditions import Condition
-from dra_driver.discovery import Discovery
-from dra_driver.dump import Dump, Parts
-from dra_driver.health import DeviceHealth, HealthService, assess
-from dra_driver.inventory import Inventory
-from dra_driver.ledger import Ledger
-from dra_driver.metadata import MetadataFiles
-from dra_driver.metrics import Metrics
+from dra_driver.configuration.node_configuration_file import NodeConfigurationFile, node_labels
+from dra_driver.configuration.settings import PROGRAM, Settings
+from dra_driver.kubelet import sockets
+from dra_driver.kubelet.health import DeviceHealth, HealthService, assess
+from dra_driver.kubelet.registration import Registration
+from dra_driver.kubelet.service import DraService
+from dra_driver.metrics.counters import Metrics
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
-from dra_driver.node_configuration_file import NodeConfigurationFile, node_labels
-from dra_driver.nvml import SONAME, Nvml
-from dra_driver.placement import Spread
-from dra_driver.prepare import Fetch, Preparer
-from dra_driver.reconcile import Reconciler
-from dra_driver.registration import Registration
-from dra_driver.remembered_cards import RememberedCards
-from dra_driver.service import DraService
-from dra_driver.settings import PROGRAM, Settings
-from dra_driver.signals import Signals
+from dra_driver.process import http, http_server, memory, tasks
+from dra_driver.process.dump import Dump, Parts
+from dra_driver.process.signals import Signals
 from dra_driver.slices.documents import device_lists
 from dra_driver.slices.publisher import Publisher
-from dra_driver.steps import Steps
-from dra_driver.sysfs import driven
-from dra_driver.xid_files import XidFiles
 from kube.client import Client
 from kube.configuration import Connection
 from kube.events import Recorder
@@ -147,7 +141,7 @@ def _fetch(client: Client, seen: Iterable[Callable[[ClaimRef, dict[str, Any]], N
     """Reads a claim, for whatever purpose. `seen` are told: what else is to be known of it costs no read."""
 
     async def fetch_and_tell(ref: ClaimRef, at_least: str | None = None, /) -> dict[str, Any]:
-        raw = await claims.fetch(client, ref, at_least)
+        raw = await allocation.fetch(client, ref, at_least)
         for each in seen:
             each(ref, raw)
         return raw
@@ -196,7 +190,7 @@ def _reconciler(base: Base, client: Client, fetch: Fetch, preparer: Preparer) ->
         lead=base.lead,
         conditions=base.conditions,
         fetch=fetch,
-        search=partial(claims.search, client),
+        search=partial(allocation.search, client),
         tidy=partial(stock.tidy_library, base.settings.state_dir, base.node, base.ledger),
         count=base.metrics.reconciled,
         period=base.settings.reconcile_period,

@@ -7,12 +7,12 @@ pass by themselves (an API server that is away, a driver that is being installed
 
 from __future__ import annotations
 
-from dra_driver.claims import ClaimRef
+from dra_driver.cards.xids import describe
+from dra_driver.claims.allocation import ClaimRef
 from dra_driver.conditions import Condition, State
 from dra_driver.errors import ConfigError, OvercommitError, PermanentError
 from dra_driver.names import DeviceName
 from dra_driver.node import Node
-from dra_driver.xids import describe
 from kube.events import ObjectRef, Recorder
 
 CARD_ERROR, CARD_LOST, CARD_WELL = "CardError", "CardLost", "CardWell"

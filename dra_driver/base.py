@@ -14,20 +14,22 @@ from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.store import Store
 from cdi.toolkit import Toolkit
-from dra_driver import exposition, grant_figures, lead, legacy_metrics, node_lock, stock
-from dra_driver.base_edits import BaseEdits, CdiMode
-from dra_driver.claim_pods import ClaimPods
+from dra_driver.claims import stock
+from dra_driver.claims.base_edits import BaseEdits, CdiMode
+from dra_driver.claims.claim_pods import ClaimPods
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.ledger import Ledger
+from dra_driver.claims.steps import Steps
 from dra_driver.conditions import Conditions
-from dra_driver.figures import Figures
-from dra_driver.grants import GrantDirectories
-from dra_driver.lead import Lead
-from dra_driver.ledger import Ledger
-from dra_driver.metrics import Metrics
+from dra_driver.configuration.settings import Settings
+from dra_driver.kubelet import lead, node_lock
+from dra_driver.kubelet.lead import Lead
+from dra_driver.kubelet.node_lock import NodeLock
+from dra_driver.metrics import exposition, grant_figures, legacy_metrics
+from dra_driver.metrics.counters import Metrics
+from dra_driver.metrics.figures import Figures
 from dra_driver.names import CDI_KIND, DRIVER
 from dra_driver.node import Node
-from dra_driver.node_lock import NodeLock
-from dra_driver.settings import Settings
-from dra_driver.steps import Steps
 
 _DISTRIBUTION = "tessera-gpu"
 

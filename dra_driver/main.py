@@ -12,8 +12,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
-from dra_driver import agent, dump, logs, memory, settings, signals, sources, tasks
-from dra_driver.settings import Settings, SettingsError
+from dra_driver import agent
+from dra_driver.configuration import settings, sources
+from dra_driver.configuration.settings import Settings, SettingsError
+from dra_driver.process import dump, logs, memory, signals, tasks
 from kube import configuration
 from kube.configuration import Connection
 

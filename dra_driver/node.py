@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dra_driver import rules, taints
-from dra_driver.capacity import Scales
+from dra_driver.cards import rules, taints
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import Inventory
+from dra_driver.cards.rules import Rules
+from dra_driver.cards.taints import NO_AILMENTS, Ailments, Taint
+from dra_driver.claims.library import InstalledLibrary
 from dra_driver.errors import RetryableError
-from dra_driver.inventory import Inventory
-from dra_driver.library import InstalledLibrary
 from dra_driver.names import DeviceName
-from dra_driver.rules import Rules
-from dra_driver.taints import NO_AILMENTS, Ailments, Taint
 
 _NOT_ASKED = "the NVIDIA driver has not been asked yet"
 

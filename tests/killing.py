@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dra_driver.metrics import Metrics
-    from dra_driver.steps import Step, Steps
+    from dra_driver.claims.steps import Step, Steps
+    from dra_driver.metrics.counters import Metrics
 
 
 def run(order: str) -> None:
     """The agent, with the settings that the environment has. Does not return."""
     from dra_driver import agent, main  # noqa: PLC0415 - of the child alone, see `run_again`
-    from dra_driver.steps import Steps  # noqa: PLC0415
+    from dra_driver.claims.steps import Steps  # noqa: PLC0415
 
     dying = threading.Lock()
 

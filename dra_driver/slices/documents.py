@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from dra_driver.capacity import Scales, capacity_of, smallest_share
-from dra_driver.inventory import Card, Inventory, nvlink_domains
+from dra_driver.cards.capacity import Scales, capacity_of, smallest_share
+from dra_driver.cards.inventory import Card, Inventory, nvlink_domains
+from dra_driver.cards.taints import Taint
+from dra_driver.cards.versions import semver
 from dra_driver.names import CAPACITY_CORES, CAPACITY_MEMORY, CAPACITY_SHARES, MEBIBYTE, DeviceName
-from dra_driver.taints import Taint
-from dra_driver.versions import semver
 from kube.quantity import format_bytes, format_number
 
 DEVICES_IN_A_SLICE = 64  # 128 without taints; a taint must not change how the pool is cut

@@ -21,10 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from dra_driver.cards.rules import Effect
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.metrics import Metrics
+from dra_driver.metrics.counters import Metrics
 from dra_driver.names import DRIVER
-from dra_driver.rules import Effect
 from dra_driver.slices.diff import Create, Delete, Pool, Update, Write
 from dra_driver.slices.documents import DeviceLists
 from dra_driver.slices.stored import (

@@ -12,7 +12,10 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """`ratio`: the most that ours may be of the peer's; `most`: that it may be at all. None: no target."""
+    """`ratio`: the most that ours may be of the peer's; `most`: that it may be at all. None: no target.
+
+    more_is_better: both are the least, then.
+    """
 
     name: str
     unit: str
@@ -21,6 +24,7 @@ class Figure:
     ratio: float | None = None
     most: float | None = None
     note: str = ""
+    more_is_better: bool = False
 
     @property
     def of_peer(self) -> float | None:
@@ -30,10 +34,13 @@ class Figure:
     def met(self) -> bool | None:
         """None where there is no target, or nothing to compare with."""
         if self.most is not None:
-            return self.ours <= self.most
+            return self._within(self.ours, self.most)
         if self.ratio is not None and self.of_peer is not None:
-            return self.of_peer <= self.ratio
+            return self._within(self.of_peer, self.ratio)
         return None
+
+    def _within(self, value: float, bound: float) -> bool:
+        return value >= bound if self.more_is_better else value <= bound
 
     def document(self) -> dict[str, Any]:
         return asdict(self) | {"of_peer": self.of_peer, "met": self.met}
@@ -63,9 +70,10 @@ def table(title: str, figures: Sequence[Figure]) -> Table:
 
 
 def _target(figure: Figure) -> str:
+    at = "at least" if figure.more_is_better else "at most"
     if figure.most is not None:
-        return f"at most {figure.most:g} {figure.unit}".rstrip()
-    return "" if figure.ratio is None else f"ratio at most {figure.ratio:g}"
+        return f"{at} {figure.most:g} {figure.unit}".rstrip()
+    return "" if figure.ratio is None else f"ratio {at} {figure.ratio:g}"
 
 
 def documents(figures: Sequence[Figure]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_driver.node_configuration import parse
+from dra_driver.configuration.node_configuration import parse
 from tests.cluster import binaries
 from tests.cluster.cluster import CHART
 from tests.unit.golden import assert_golden
@@ -40,6 +40,11 @@ def template(*arguments: str) -> subprocess.CompletedProcess[str]:
                 *("--set", "image.repository=registry.example/tessera", "--set", "image.tag=v1"),
             ),
             id="renamed",
+        ),
+        pytest.param(
+            "chart-cert-manager",
+            ("--set", "mutator.certManager.enabled=true,policies.enabled=false"),
+            id="cert-manager",
         ),
         pytest.param("chart-driver-only", ("--set", "mutator.enabled=false"), id="driver-only"),
         pytest.param(

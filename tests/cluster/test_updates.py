@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from dra_driver.ledger_file import Entry, State, decode, encode
+from dra_driver.claims.ledger_file import Entry, State, decode, encode
+from dra_driver.claims.steps import PREPARE, UNPREPARE
 from dra_driver.names import ClaimUID
-from dra_driver.steps import PREPARE, UNPREPARE
 from tests import killing
 from tests.cluster import pods, vertical
 from tests.cluster.cluster import Cluster

@@ -124,22 +124,24 @@ class ControlPlane:
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self._audit_log}",
         )
-        context = ssl.create_default_context(cafile=str(self.credentials.file("ca.crt")))
-        context.load_cert_chain(self.credentials.file("admin.crt"), self.credentials.file("admin.key"))
 
         def ready() -> bool:
-            with (
-                suppress(OSError),
-                urllib.request.urlopen(
-                    f"https://{HOST}:{self.port}/readyz", context=context, timeout=5
-                ) as answer,
-            ):
-                return bool(answer.status == 200)
+            with suppress(OSError):
+                return bool(self.text("/readyz"))
             if self._api.poll() is not None:
                 raise StartError(f"kube-apiserver ended with status {self._api.returncode}:\n{self.tail()}")
             return False
 
         wait_for(ready, "the API server", START, 0.1)
+
+    def text(self, path: str) -> str:
+        """What the administrator reads there: /metrics. Raises OSError."""
+        context = ssl.create_default_context(cafile=str(self.credentials.file("ca.crt")))
+        context.load_cert_chain(self.credentials.file("admin.crt"), self.credentials.file("admin.key"))
+        with urllib.request.urlopen(
+            f"https://{HOST}:{self.port}{path}", context=context, timeout=5
+        ) as answer:
+            return str(answer.read().decode())
 
     def stop_api(self) -> None:
         """Whoever connects is refused from now on."""

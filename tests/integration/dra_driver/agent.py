@@ -13,8 +13,8 @@ from pathlib import Path
 
 import aiohttp
 
+from dra_driver.kubelet.sockets import Sockets
 from dra_driver.names import DRIVER
-from dra_driver.sockets import Sockets
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.kubelet import wait_for
 

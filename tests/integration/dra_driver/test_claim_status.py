@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver.claim_status import ClaimStatus, device_statuses
-from dra_driver.claims import ClaimRef
-from dra_driver.health import DeviceHealth, Health
-from dra_driver.ledger_file import Entry, GrantEntry, State
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.claim_status import ClaimStatus, device_statuses
+from dra_driver.claims.ledger_file import Entry, GrantEntry, State
+from dra_driver.kubelet.health import DeviceHealth, Health
 from dra_driver.names import ClaimUID, DeviceName
 from kube import paths
 from kube.client import Client

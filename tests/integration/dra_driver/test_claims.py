@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.claims import ClaimRef
+from dra_driver.claims.allocation import ClaimRef
 from dra_driver.names import ClaimUID
 from interposer import abi
 from kube import paths

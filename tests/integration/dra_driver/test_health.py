@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dra_driver.capacity import Scales
-from dra_driver.health import Health, HealthService
+from dra_driver.cards.capacity import Scales
+from dra_driver.kubelet.health import Health, HealthService
+from dra_driver.kubelet.sockets import serving
 from dra_driver.node import Node
-from dra_driver.sockets import serving
 from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent

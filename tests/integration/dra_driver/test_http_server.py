@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from dra_driver import http_server
-from dra_driver.http_server import Answer
+from dra_driver.process import http_server
+from dra_driver.process.http_server import Answer
 
 
 async def answering(path: str) -> Answer:

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dra_driver.steps import PREPARE, UNPREPARE, Step
+from dra_driver.claims.steps import PREPARE, UNPREPARE, Step
 from kube import paths
 from tests import killing
 from tests.integration.api_server import ApiServer

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dra_driver.capacity import Scales
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import inventory
+from dra_driver.cards.rules import Effect
+from dra_driver.cards.taints import Taint
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.inventory import inventory
-from dra_driver.metrics import Metrics
-from dra_driver.rules import Effect
+from dra_driver.metrics.counters import Metrics
 from dra_driver.slices.documents import DeviceLists, device_lists
 from dra_driver.slices.publisher import Publisher
-from dra_driver.taints import Taint
 from kube import paths
 from kube.backoff import Backoff
 from kube.client import Client

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dra_driver.ledger_file import State, decode, encode
+from dra_driver.claims.ledger_file import State, decode, encode
 from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent

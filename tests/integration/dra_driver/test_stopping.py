@@ -125,7 +125,7 @@ async def test_a_second_signal_ends_it_at_once(world: World) -> None:
 
 async def test_a_part_that_dies_ends_the_process_with_its_reason(root: Path, api: ApiServer) -> None:
     program = (
-        "from dra_driver.reconcile import Reconciler\n"
+        "from dra_driver.claims.reconcile import Reconciler\n"
         "async def run(self): raise KeyError('a bug')\n"
         "Reconciler.run = run\n"
         "from dra_driver.main import main; main()"
@@ -201,7 +201,7 @@ async def test_the_state_is_written_down(world: World) -> None:
 
 async def test_the_state_of_one_whose_loop_is_blocked(root: Path, api: ApiServer) -> None:
     program = (
-        "import time, dra_driver.http as http\n"
+        "import time, dra_driver.process.http as http\n"
         "async def call(self, path): time.sleep(60)\n"
         "http.Endpoints.__call__ = call\n"
         "from dra_driver.main import main; main()"
@@ -210,7 +210,7 @@ async def test_the_state_of_one_whose_loop_is_blocked(root: Path, api: ApiServer
     with Agent(root, api, program=program) as agent:
         await agent.start()
         _, writer = await asyncio.open_connection("127.0.0.1", agent.port)
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.sleep(0.3)
         state = await dumped(agent)
         assert "has not answered for 2 s" in state["loop"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from dra_driver.claims import ClaimRef
-from dra_driver.inventory import Card
+from dra_driver.cards.inventory import Card
+from dra_driver.claims.allocation import ClaimRef
 from dra_driver.names import DRIVER, ClaimUID
 
 NODE = "node-a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dra_driver.inventory import Card, Inventory, Mig, inventory
+from dra_driver.cards.inventory import Card, Inventory, Mig, inventory
 
 GIB = 1 << 30
 

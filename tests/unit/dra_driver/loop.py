@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from dra_driver import stock
-from dra_driver.claims import ClaimRef
+from dra_driver.claims import stock
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.reconcile import OUTCOMES, Reconciler
 from dra_driver.conditions import Conditions
 from dra_driver.names import ClaimUID
-from dra_driver.reconcile import OUTCOMES, Reconciler
 from tests.unit.dra_driver.allocations import NODE
 from tests.unit.dra_driver.world import World
 

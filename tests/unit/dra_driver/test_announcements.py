@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from dra_driver.announcements import Announcements
-from dra_driver.capacity import Scales
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import inventory, with_lost
+from dra_driver.cards.taints import Ailments
+from dra_driver.cards.xids import Xid
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.errors import ConfigError, GoneError, OvercommitError, PermanentError, RetryableError
-from dra_driver.inventory import inventory, with_lost
 from dra_driver.node import Node
-from dra_driver.taints import Ailments
-from dra_driver.xids import Xid
 from kube.events import ObjectRef
 from tests.unit.dra_driver.allocations import claim_ref
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards

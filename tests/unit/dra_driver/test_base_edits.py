@@ -10,10 +10,10 @@ from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.errors import DriverNotReadyError
 from cdi.toolkit import Toolkit
-from dra_driver.base_edits import BaseEdits, CdiMode
+from dra_driver.cards.inventory import Card
+from dra_driver.claims.base_edits import BaseEdits, CdiMode
+from dra_driver.claims.ledger_file import Entry, GrantEntry, State
 from dra_driver.errors import RetryableError
-from dra_driver.inventory import Card
-from dra_driver.ledger_file import Entry, GrantEntry, State
 from dra_driver.names import ClaimUID
 from tests.unit.cdi.elf_files import write
 from tests.unit.dra_driver.cards import A100, RTX_4090, instance

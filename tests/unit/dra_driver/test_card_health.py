@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.capacity import Scales
-from dra_driver.card_health import CardHealth, life_of_driver
-from dra_driver.inventory import CardFault, Inventory, Mig, inventory
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.card_health import CardHealth, life_of_driver
+from dra_driver.cards.inventory import CardFault, Inventory, Mig, inventory
+from dra_driver.cards.nvml_watch import CardEvent
+from dra_driver.cards.remembered_cards import RememberedCards
+from dra_driver.cards.taints import LOST, UNMONITORED, XID
+from dra_driver.cards.xid_files import XidFiles
 from dra_driver.node import Node
-from dra_driver.nvml_watch import CardEvent
-from dra_driver.remembered_cards import RememberedCards
-from dra_driver.taints import LOST, UNMONITORED, XID
-from dra_driver.xid_files import XidFiles
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
 
 GONE = replace(inventory("570.124.06", "12.8.0", [RTX_4090]))

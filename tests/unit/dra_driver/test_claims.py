@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dra_driver.capacity import Amounts
-from dra_driver.claims import ClaimRef, read_allocation
+from dra_driver.cards.capacity import Amounts
+from dra_driver.claims.allocation import ClaimRef, read_allocation
 from dra_driver.errors import ClaimError, PermanentError, RetryableError
 from dra_driver.names import DRIVER, ClaimUID
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result, share_id

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver.ledger import Stored
-from dra_driver.ledger_file import Entry, State
-from dra_driver.reconcile import Action, Api, Found, decide
+from dra_driver.claims.ledger import Stored
+from dra_driver.claims.ledger_file import Entry, State
+from dra_driver.claims.reconcile import Action, Api, Found, decide
 from tests.unit.dra_driver.allocations import claim_ref
 
 REF = claim_ref()

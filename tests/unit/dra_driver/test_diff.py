@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Scales
-from dra_driver.inventory import inventory
-from dra_driver.rules import Effect
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import inventory
+from dra_driver.cards.rules import Effect
+from dra_driver.cards.taints import Taint
 from dra_driver.slices.diff import Create, Delete, Pool, Update, Write
 from dra_driver.slices.documents import DeviceLists, device_lists
 from dra_driver.slices.stored import dropped_fields, fingerprint, gates_of, taint_times
-from dra_driver.taints import Taint
 from tests.unit.dra_driver.cards import many
 
 POOL = Pool("gpu.tessera.dev", "node-a")

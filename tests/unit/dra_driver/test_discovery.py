@@ -9,20 +9,20 @@ import pytest
 
 from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
-from dra_driver import discovery
-from dra_driver.base_edits import BaseEdits
-from dra_driver.capacity import Scales
-from dra_driver.card_health import CardHealth
+from dra_driver.cards import discovery
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.card_health import CardHealth
+from dra_driver.cards.discovery import Discovery
+from dra_driver.cards.inventory import CardFault, Inventory, inventory
+from dra_driver.cards.nvml import NvmlError
+from dra_driver.cards.remembered_cards import RememberedCards
+from dra_driver.cards.rules import CardMatch, Rules
+from dra_driver.cards.taints import UNMONITORED
+from dra_driver.cards.xid_files import XidFiles
+from dra_driver.claims.base_edits import BaseEdits
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.discovery import Discovery
 from dra_driver.errors import RetryableError
-from dra_driver.inventory import CardFault, Inventory, inventory
 from dra_driver.node import Node
-from dra_driver.nvml import NvmlError
-from dra_driver.remembered_cards import RememberedCards
-from dra_driver.rules import CardMatch, Rules
-from dra_driver.taints import UNMONITORED
-from dra_driver.xid_files import XidFiles
 from tests.unit.cdi.elf_files import write
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
 

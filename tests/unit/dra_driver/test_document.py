@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from cdi.model import ContainerEdits, DeviceNode, Mount
-from dra_driver.base_edits import NativeEdits
-from dra_driver.capacity import Scales
-from dra_driver.claims import read_allocation
-from dra_driver.document import cdi_document
-from dra_driver.grants import GrantDirectories
-from dra_driver.library import InstalledLibrary
+from dra_driver.cards.capacity import Scales
+from dra_driver.claims.allocation import read_allocation
+from dra_driver.claims.base_edits import NativeEdits
+from dra_driver.claims.document import cdi_document
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.library import InstalledLibrary
+from dra_driver.claims.plan import Plan, make_plan
 from dra_driver.names import DRIVER
-from dra_driver.plan import Plan, make_plan
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result, share_id
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
 from tests.unit.golden import assert_golden

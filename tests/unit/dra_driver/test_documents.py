@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Scales
-from dra_driver.inventory import Inventory, inventory
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import Inventory, inventory
 from dra_driver.names import DeviceName
 from dra_driver.slices.diff import Create, Pool
 from dra_driver.slices.documents import device_lists

@@ -6,13 +6,13 @@ from types import ModuleType
 
 import pytest
 
-from dra_driver.capacity import Scales
-from dra_driver.health import DeviceHealth, Health, assess
-from dra_driver.inventory import CardFault, Inventory, LostCard, inventory
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.inventory import CardFault, Inventory, LostCard, inventory
+from dra_driver.cards.taints import Ailments
+from dra_driver.cards.xids import Xid
+from dra_driver.kubelet.health import DeviceHealth, Health, assess
 from dra_driver.names import DeviceName
 from dra_driver.node import Node
-from dra_driver.taints import Ailments
-from dra_driver.xids import Xid
 from protos.dra_health_v1 import dra_health_v1_pb2
 from protos.dra_health_v1alpha1 import dra_health_v1alpha1_pb2
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards

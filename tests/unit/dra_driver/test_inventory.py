@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.inventory import (
+from dra_driver.cards.inventory import (
     Card,
     CardFault,
     Inventory,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dra_driver.lead import Lead, is_listening
+from dra_driver.kubelet.lead import Lead, is_listening
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Amounts
-from dra_driver.ledger import Ledger
-from dra_driver.ledger_file import (
+from dra_driver.cards.capacity import Amounts
+from dra_driver.claims.ledger import Ledger
+from dra_driver.claims.ledger_file import (
     VERSION,
     CorruptLedgerError,
     Entry,

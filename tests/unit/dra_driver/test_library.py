@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dra_driver.library import install, remove_unused
+from dra_driver.claims.library import install, remove_unused
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dra_driver import logs
+from dra_driver.process import logs
 
 _log = logging.getLogger("dra_driver.test")
 

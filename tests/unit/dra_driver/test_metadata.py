@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dra_driver.capacity import Scales
-from dra_driver.claims import read_allocation
-from dra_driver.grants import GrantDirectories
-from dra_driver.metadata import MetadataFiles, encode, metadata_of
+from dra_driver.cards.capacity import Scales
+from dra_driver.claims.allocation import read_allocation
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.metadata import MetadataFiles, encode, metadata_of
+from dra_driver.claims.plan import Plan, make_plan
 from dra_driver.names import DRIVER, DeviceName
-from dra_driver.plan import Plan, make_plan
 from dra_driver.slices.documents import device_lists
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards

@@ -8,15 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from dra_driver import exposition, grant_figures, legacy_metrics
-from dra_driver.capacity import Scales
-from dra_driver.claim_pods import ClaimPods
+from dra_driver.cards.capacity import Scales
+from dra_driver.claims.claim_pods import ClaimPods
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.ledger_file import Entry, GrantEntry, State
 from dra_driver.errors import ConfigError, GoneError, OvercommitError, PermanentError, RetryableError
-from dra_driver.exposition import Table
-from dra_driver.grant_figures import GrantUse
-from dra_driver.grants import GrantDirectories
-from dra_driver.ledger_file import Entry, GrantEntry, State
-from dra_driver.metrics import API_CALLS, API_CODES, REASONS, Metrics, reason_of
+from dra_driver.metrics import exposition, grant_figures, legacy_metrics
+from dra_driver.metrics.counters import API_CALLS, API_CODES, REASONS, Metrics, reason_of
+from dra_driver.metrics.exposition import Table
+from dra_driver.metrics.grant_figures import GrantUse
 from dra_driver.names import ClaimUID
 from interposer import abi
 from kube.client import Call

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_driver.mig import profile_name
+from dra_driver.cards.mig import profile_name
 
 GIB = 1 << 30
 

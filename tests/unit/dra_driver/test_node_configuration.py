@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Scales
-from dra_driver.node_configuration import NodeConfigurationError, parse, resolve
-from dra_driver.rules import CardMatch, Effect, Placement, Rules
+from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import CardMatch, Effect, Placement, Rules
+from dra_driver.configuration.node_configuration import NodeConfigurationError, parse, resolve
 
 HEAD = "apiVersion: gpu.tessera.dev/v1alpha1\nkind: NodeConfiguration\n"
 DEFAULTS = Scales(10, Fraction(1), Fraction(1))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.capacity import Scales
+from dra_driver.cards.capacity import Scales
 from dra_driver.conditions import Condition, Conditions
+from dra_driver.configuration.node_configuration_file import NodeConfigurationFile
 from dra_driver.errors import RetryableError
 from dra_driver.node import Node
-from dra_driver.node_configuration_file import NodeConfigurationFile
 from kube.errors import ApiError
 from tests.unit.dra_driver.cards import two_cards
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.errors import RetryableError
-from dra_driver.node_lock import NodeLock
+from dra_driver.kubelet.node_lock import NodeLock
 
 
 class Book:

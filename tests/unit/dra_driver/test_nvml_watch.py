@@ -15,8 +15,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from dra_driver import nvml_watch
-from dra_driver.nvml_watch import CardEvent, Watch
+from dra_driver.cards import nvml_watch
+from dra_driver.cards.nvml_watch import CardEvent, Watch
 
 XID, DOUBLE = pynvml.nvmlEventTypeXidCriticalError, pynvml.nvmlEventTypeDoubleBitEccError
 WHOLE = 0xFFFFFFFF

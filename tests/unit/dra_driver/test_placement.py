@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Amounts, Scales
-from dra_driver.inventory import inventory
+from dra_driver.cards.capacity import Amounts, Scales
+from dra_driver.cards.inventory import inventory
+from dra_driver.cards.placement import Spread, least_used_first
+from dra_driver.cards.rules import Placement, Rules
 from dra_driver.names import DeviceName
 from dra_driver.node import Node
-from dra_driver.placement import Spread, least_used_first
-from dra_driver.rules import Placement, Rules
 from tests.unit.dra_driver.cards import A100, GIB, RTX_4090, many, two_cards
 
 SPREAD = Rules(placement=Placement.SPREAD)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dra_driver.capacity import NOTHING, Amounts, Scales
-from dra_driver.claims import read_allocation
+from dra_driver.cards.capacity import NOTHING, Amounts, Scales
+from dra_driver.cards.inventory import Card, Inventory, inventory
+from dra_driver.claims.allocation import read_allocation
+from dra_driver.claims.plan import Plan, make_plan, refuse_overcommit
 from dra_driver.errors import ConfigError, PermanentError, RetryableError
-from dra_driver.inventory import Card, Inventory, inventory
 from dra_driver.names import DRIVER, DeviceName
-from dra_driver.plan import Plan, make_plan, refuse_overcommit
 from interposer.abi import Cap, Limits, Policy
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result
 from tests.unit.dra_driver.cards import A100, GIB, RTX_4090, instance, two_cards

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims import ClaimRef
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.ledger_file import State
+from dra_driver.claims.prepare import PreparedDevice
+from dra_driver.claims.steps import Step
 from dra_driver.errors import ClaimError, ConfigError, PermanentError, RetryableError
-from dra_driver.ledger_file import State
 from dra_driver.names import ClaimUID
-from dra_driver.prepare import PreparedDevice
-from dra_driver.steps import Step
 from interposer import abi
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result, share_id
 from tests.unit.dra_driver.cards import A100, RTX_4090

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dra_driver import grant_figures, legacy_metrics, settings, sources
-from dra_driver.capacity import Scales
+from dra_driver import main
+from dra_driver.cards.capacity import Scales
+from dra_driver.claims.ledger import Ledger
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.figures import Figures
-from dra_driver.ledger import Ledger
-from dra_driver.metrics import Metrics
+from dra_driver.configuration import settings, sources
+from dra_driver.metrics import grant_figures, legacy_metrics
+from dra_driver.metrics.counters import Metrics
+from dra_driver.metrics.figures import Figures
 from dra_driver.node import Node
 
-README = Path(settings.__file__).with_name("README.md")
+README = Path(main.__file__).with_name("README.md")
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

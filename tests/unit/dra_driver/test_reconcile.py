@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims import ClaimRef
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.ledger_file import State, encode
+from dra_driver.claims.reconcile import FAILED
+from dra_driver.claims.steps import Step
 from dra_driver.conditions import Condition
 from dra_driver.errors import RetryableError
-from dra_driver.ledger_file import State, encode
 from dra_driver.names import ClaimUID
-from dra_driver.reconcile import FAILED
-from dra_driver.steps import Step
 from interposer import abi
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dra_driver.ledger_file import Entry, State
-from dra_driver.remembered_claims import RememberedClaims
+from dra_driver.claims.ledger_file import Entry, State
+from dra_driver.claims.remembered_claims import RememberedClaims
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from dra_driver.capacity import Amounts, Scales, capacity_of
-from dra_driver.inventory import Card, Inventory, inventory
+from dra_driver.cards.capacity import Amounts, Scales, capacity_of
+from dra_driver.cards.inventory import Card, Inventory, inventory
+from dra_driver.cards.rules import CardMatch, Rules, apply
 from dra_driver.node import Node
-from dra_driver.rules import CardMatch, Rules, apply
 from tests.unit.dra_driver.cards import A100, GIB, RTX_4090, instance
 
 CARDS = (replace(RTX_4090, index=0), replace(A100, index=1))

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dra_driver.claims import ClaimRef
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.prepare import PreparedDevice
 from dra_driver.errors import ConfigError, PermanentError, RetryableError
-from dra_driver.metrics import Metrics
-from dra_driver.prepare import PreparedDevice
-from dra_driver.service import DraService
+from dra_driver.kubelet.service import DraService
+from dra_driver.metrics.counters import Metrics
 from protos.dra_v1 import dra_v1_pb2
 from protos.dra_v1beta1 import dra_v1beta1_pb2
 

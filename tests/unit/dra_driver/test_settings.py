@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver import sources
-from dra_driver.capacity import Scales
-from dra_driver.settings import SettingsError, fields, load
+from dra_driver.cards.capacity import Scales
+from dra_driver.configuration import sources
+from dra_driver.configuration.settings import SettingsError, fields, load
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +168,7 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_given_breaks_it(arguments: list[str], environment: dict[str, str]) -> None:
     """Settings, or sentences; never another error."""
     with contextlib.suppress(SettingsError):
-        load([one for one in arguments if not one.startswith("-h")], environment)
+        load([one for one in arguments if not one.startswith(("-h", "--help"))], environment)
 
 
 @pytest.mark.parametrize(

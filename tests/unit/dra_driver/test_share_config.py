@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.capacity import Amounts
-from dra_driver.claims import OpaqueConfig, Result
-from dra_driver.config import Terms, terms_of
+from dra_driver.cards.capacity import Amounts
+from dra_driver.claims.allocation import OpaqueConfig, Result
+from dra_driver.claims.config import Terms, terms_of
+from dra_driver.claims.share_config import CorePolicy, Enforcement
 from dra_driver.errors import ConfigError
 from dra_driver.names import DeviceName
-from dra_driver.share_config import CorePolicy, Enforcement
 from tests.unit.dra_driver.cards import GIB
 from tests.unit.dra_driver.share_configs import CASES, HEADER, Case
 

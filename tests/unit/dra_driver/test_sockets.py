@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.sockets import MAX_PATH, Sockets, serving, sweep
+from dra_driver.kubelet.sockets import MAX_PATH, Sockets, serving, sweep
 
 DRIVER = "gpu.tessera.dev"
 UID = "0c8f1f2e-0000-4000-8000-000000000001"

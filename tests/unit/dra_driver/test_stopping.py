@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.claims.steps import Step
 from dra_driver.errors import RetryableError
-from dra_driver.steps import Step
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import RTX_4090
 from tests.unit.dra_driver.world import World

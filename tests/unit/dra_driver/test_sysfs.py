@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.sysfs import Location, driven, locate
+from dra_driver.cards.sysfs import Location, driven, locate
 
 BDF = "0000:41:00.0"
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from dra_driver.inventory import Card, Inventory, LostCard, inventory
-from dra_driver.rules import Effect
-from dra_driver.taints import KEYS, LOST, UNMONITORED, XID, Ailments, taints
-from dra_driver.xids import Xid
+from dra_driver.cards.inventory import Card, Inventory, LostCard, inventory
+from dra_driver.cards.rules import Effect
+from dra_driver.cards.taints import KEYS, LOST, UNMONITORED, XID, Ailments, taints
+from dra_driver.cards.xids import Xid
 from tests.unit.dra_driver.cards import A100, RTX_4090, instance, two_cards
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver import library
-from dra_driver.claims import ClaimRef
+from dra_driver.claims import library
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.ledger_file import State, encode
+from dra_driver.claims.steps import Step
 from dra_driver.errors import RetryableError
-from dra_driver.ledger_file import State, encode
 from dra_driver.names import ClaimUID
-from dra_driver.steps import Step
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090
 from tests.unit.dra_driver.loop import Loop

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cdi.model import ContainerEdits, Device, DeviceNode, Spec
-from dra_driver import uncounted
+from dra_driver.claims import uncounted
+from dra_driver.claims.ledger_file import State
+from dra_driver.claims.steps import Step
 from dra_driver.errors import RetryableError
-from dra_driver.ledger_file import State
-from dra_driver.steps import Step
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090
 from tests.unit.dra_driver.loop import Loop

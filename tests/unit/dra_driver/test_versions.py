@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.versions import cuda_version, semver
+from dra_driver.cards.versions import cuda_version, semver
 
 # The pattern that semver.org publishes.
 SEMVER = re.compile(

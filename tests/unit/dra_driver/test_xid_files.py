@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dra_driver.xid_files import XidFiles
-from dra_driver.xids import Xid
+from dra_driver.cards.xid_files import XidFiles
+from dra_driver.cards.xids import Xid
 
 A = Xid(uuid="GPU-a", gpu_uuid="GPU-a", number=79, first=1.5, last=2.5, life="boot-1/77", gone=True)
 B = Xid(uuid="MIG-b", gpu_uuid="GPU-b", number=48, first=1.0, last=2.0, life="boot-1")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dra_driver.xids import (
+from dra_driver.cards.xids import (
     APPLICATION,
     LABELS,
     RECOVERY_ACTION_CHANGED,

@@ -13,19 +13,19 @@ from typing import Any
 from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.store import Store
-from dra_driver import library
-from dra_driver.base_edits import BaseEdits
-from dra_driver.capacity import Scales
-from dra_driver.claims import ClaimRef
+from dra_driver.cards.capacity import Scales
+from dra_driver.claims import library
+from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.base_edits import BaseEdits
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.ledger import Ledger
+from dra_driver.claims.prepare import Preparer
+from dra_driver.claims.steps import Step, Steps
 from dra_driver.errors import GoneError
-from dra_driver.grants import GrantDirectories
-from dra_driver.lead import Lead
-from dra_driver.ledger import Ledger
+from dra_driver.kubelet.lead import Lead
+from dra_driver.kubelet.node_lock import NodeLock
 from dra_driver.names import CDI_KIND, ClaimUID
 from dra_driver.node import Node
-from dra_driver.node_lock import NodeLock
-from dra_driver.prepare import Preparer
-from dra_driver.steps import Step, Steps
 from tests.unit.cdi.elf_files import write
 from tests.unit.dra_driver.allocations import NODE
 from tests.unit.dra_driver.cards import two_cards

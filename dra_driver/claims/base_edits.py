@@ -1,0 +1,103 @@
+"""Where a container's card and driver files come from: our own reading of the driver root, or the toolkit's.
+
+    native   our document has everything, and needs nothing else on the node
+    toolkit  a second CDI id, `nvidia.com/gpu=<uuid>`, of a document that nvidia-ctk has written
+    auto     toolkit where such a document is good for all cards of a claim, else native
+
+A claim that is prepared keeps what it was prepared with: the kubelet remembers its CDI ids, and gives them to
+containers that start later. `look` blocks on the disk; what it found is then asked on the event loop.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cdi import toolkit
+from cdi.driver_files import Driver
+from cdi.errors import DriverNotReadyError
+from cdi.model import ContainerEdits, DeviceNode
+from cdi.toolkit import Found, Toolkit
+from dra_driver.cards.inventory import Card
+from dra_driver.claims.ledger_file import Entry
+from dra_driver.errors import RetryableError
+
+
+class CdiMode(enum.Enum):
+    """The setting's values."""
+
+    AUTO = "auto"
+    TOOLKIT = "toolkit"
+    NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class NativeEdits:
+    """`common`: what every container needs once; `nodes`: of each card, by UUID."""
+
+    common: ContainerEdits
+    nodes: Mapping[str, tuple[DeviceNode, ...]]
+
+
+class BaseEdits:
+    """Without a `documents` there is no toolkit to look for, and all is native."""
+
+    def __init__(
+        self, driver: Driver, documents: Toolkit | None = None, mode: CdiMode = CdiMode.NATIVE
+    ) -> None:
+        self._driver = driver
+        self._documents = documents if mode is not CdiMode.NATIVE else None
+        self._mode = mode
+        self._found = Found()
+
+    def look(self, cards: Iterable[Card]) -> str:
+        """What there is, in a sentence. `cards`: as last known. Raises DriverNotReadyError."""
+        files = self._driver.files()
+        installed = f"driver {files.version}, {len(files.libraries)} libraries"
+        if self._documents is None:
+            return f"{installed}; CDI edits are our own"
+        self._found = self._documents.look(files.version)
+        why_not = self._why_not(cards)
+        if why_not is None:
+            return f"{installed}; CDI edits are the toolkit's, of {', '.join(map(str, self._found.files))}"
+        if self._mode is CdiMode.AUTO:
+            return f"{installed}; CDI edits are our own, since {why_not}"
+        if not self._found.devices:
+            raise DriverNotReadyError(f"CDI mode is toolkit, and {why_not}")
+        # One card that is lacking takes no other down; who is given it, is told.
+        return f"{installed}; CDI edits are the toolkit's, but {why_not}"
+
+    def uses_toolkit(self, cards: Iterable[Card], before: Entry | None) -> bool:
+        """Whether a claim with these cards is given a second CDI id. `before`: how it was prepared.
+
+        Raises RetryableError where it should be, and can't.
+        """
+        if before is not None:
+            return any(grant.toolkit for grant in before.grants)
+        if self._documents is None:
+            return False
+        why_not = self._why_not(cards)
+        if why_not is not None and self._mode is CdiMode.TOOLKIT:
+            raise RetryableError(f"CDI mode is toolkit, and {why_not}")
+        return why_not is None
+
+    def native(self, cards: Iterable[Card]) -> NativeEdits:
+        """Blocks on the disk. Raises DriverNotReadyError, OSError."""
+        return NativeEdits(self._driver.remembered().edits, {card.uuid: self._nodes(card) for card in cards})
+
+    def _nodes(self, card: Card) -> tuple[DeviceNode, ...]:
+        if card.mig is None:
+            return (self._driver.nodes.card(card.minor),)
+        return self._driver.nodes.instance(card.minor, card.mig.gpu_instance, card.mig.compute_instance)
+
+    def _why_not(self, cards: Iterable[Card]) -> str | None:
+        """None where the toolkit's documents have all cards."""
+        if not self._found.devices:
+            return "; ".join(self._found.problems) or f"no CDI document names a device of {toolkit.KIND}"
+        lacking = [card.uuid for card in cards if not self._found.has(card.uuid, card.minor)]
+        if not lacking:
+            return None
+        files = ", ".join(map(str, self._found.files))
+        reasons = "; ".join(self._found.problems) or "make it anew (nvidia-ctk cdi generate)"
+        return f"{files} does not name {', '.join(lacking)} with the node that it has now: {reasons}"

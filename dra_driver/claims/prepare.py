@@ -1,0 +1,373 @@
+"""Prepare and Unprepare of one claim: the order of the effects, and their undoing.
+
+Prepare:    claim → plan → lock → ledger (preparing) → grant files → CDI document → ledger (prepared)
+Unprepare:  lock → CDI document → grant files → ledger entry
+
+A crash between any two steps leaves a ledger entry, and both operations start over from there; every step is
+safe to repeat. Files are written on every Prepare, also for a claim that is prepared: after a reboot, or when
+somebody has emptied the CDI directory, the kubelet asks again and the answer must be true. A Prepare that
+fails undoes what it made; one of a claim that was prepared before undoes nothing, since its containers run.
+Unprepare uses names derived from the UID and this node's files: no API server, no GPU driver, no ledger entry
+needed.
+
+One claim is handled by one task at a time; different claims side by side. What changes the node happens under
+the node's lock, so that another agent, which this one replaces or is replaced by, sees it whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from cdi.errors import DriverNotReadyError
+from cdi.store import Store
+from cdi.toolkit import device_ids
+from dra_driver.cards.capacity import NOTHING, Amounts
+from dra_driver.claims import uncounted
+from dra_driver.claims.allocation import ClaimRef, read_allocation
+from dra_driver.claims.base_edits import BaseEdits
+from dra_driver.claims.claim_files import ClaimFiles
+from dra_driver.claims.claim_tasks import ClaimTasks
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.ledger import Ledger, Stored
+from dra_driver.claims.ledger_file import Entry, GrantEntry, State
+from dra_driver.claims.library import InstalledLibrary
+from dra_driver.claims.metadata import MetadataFiles
+from dra_driver.claims.plan import Grant, Plan, make_plan, refuse_overcommit
+from dra_driver.claims.remembered_claims import Remembered, RememberedClaims
+from dra_driver.claims.steps import Step, Steps
+from dra_driver.errors import ClaimError, RetryableError
+from dra_driver.kubelet.node_lock import NodeLock
+from dra_driver.names import DRIVER, ClaimUID, DeviceName
+from dra_driver.node import Node
+from interposer.abi import AbiError
+
+_log = logging.getLogger(__name__)
+_RESTORE_LIMIT = 5.0  # seconds in which a lost entry may be made again, before others are refused
+_RESTORE_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class PreparedDevice:
+    """What the kubelet is told of one grant."""
+
+    request: str
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    share_id: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the ledger had of a claim when somebody looked: what was counted, and its file."""
+
+    held: Entry | None
+    stored: Stored | None
+
+
+class Fetch(Protocol):
+    """Reads a claim. `at_least`: a resourceVersion than which it must not be older; as it is now for None."""
+
+    def __call__(self, ref: ClaimRef, at_least: str | None = None, /) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Raises ClaimError."""
+
+
+class Preparer:
+    """Everything it touches comes in here; `fetch` reads a claim from the API server."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        base: BaseEdits,
+        ledger: Ledger,
+        directories: GrantDirectories,
+        store: Store,
+        steps: Steps,
+        lock: NodeLock,
+        fetch: Fetch,
+        metadata: MetadataFiles | None = None,
+        restore_limit: float = _RESTORE_LIMIT,
+    ) -> None:
+        self._node = node
+        self._base = base
+        self._ledger = ledger
+        self._steps = steps
+        self._lock = lock
+        self._fetch = fetch
+        self._kind = store.kind
+        self._files = ClaimFiles(
+            base=base,
+            ledger=ledger,
+            directories=directories,
+            store=store,
+            metadata=metadata or MetadataFiles(directories, None),
+            steps=steps,
+        )
+        self._restore_limit = restore_limit
+        self._restore: Callable[[], None] = lambda: None
+        self._remembered = RememberedClaims()
+        self.tasks = ClaimTasks()
+
+    def restore_by(self, restore: Callable[[], None]) -> None:
+        """`restore` is called when an entry that can't be read holds up a claim."""
+        self._restore = restore
+
+    async def prepare(self, ref: ClaimRef) -> tuple[PreparedDevice, ...]:
+        """Raises ClaimError; then nothing of the claim is left, unless it was prepared before."""
+        return await self.tasks.to_the_end(self._prepare(ref))
+
+    async def unprepare(self, ref: ClaimRef) -> None:
+        """Of an unknown claim too. Raises ClaimError; what is left then, the next call removes."""
+        await self.tasks.to_the_end(self._unprepare(ref))
+
+    async def is_whole(self, ref: ClaimRef, raw: Mapping[str, Any]) -> bool:
+        """Whether everything of the claim is there, as Prepare would write it. Raises ClaimError.
+
+        What a newer release has written is not compared: it knows better.
+        """
+        plan, library = self._plan(ref, raw)
+        stored = self._ledger.stored.get(ref.uid)
+        try:
+            if stored is not None and stored.is_newer:
+                return await asyncio.to_thread(self._files.read_document, ref.uid) is not None
+            return await asyncio.to_thread(self._files.are_made, plan, library)
+        except (OSError, DriverNotReadyError) as error:
+            raise RetryableError(f"ResourceClaim {ref} can't be compared: {error}") from error
+
+    async def mend(self, ref: ClaimRef, raw: Mapping[str, Any], seen: Record) -> bool:
+        """Writes everything of a claim again that the ledger has, or had: its entry may be what was lost.
+
+        False, and nothing done, if the claim is not as seen any more. Raises ClaimError.
+        """
+        plan, library = self._plan(ref, raw)
+
+        async def work() -> None:
+            await self._hand_out(plan, library)
+
+        return await self.tasks.to_the_end(self._if_still(ref, seen, work))
+
+    async def remove(self, ref: ClaimRef, seen: Record) -> bool:
+        """Removes everything of a claim that nobody will unprepare. False as of `mend`; raises ClaimError."""
+
+        async def work() -> None:
+            await asyncio.to_thread(self._files.remove, ref.uid)
+            self._ledger.release(ref.uid)
+
+        return await self.tasks.to_the_end(self._if_still(ref, seen, work))
+
+    async def _prepare(self, ref: ClaimRef) -> tuple[PreparedDevice, ...]:
+        async with self.tasks.only_one(ref):
+            known = self._remembered.of(ref.uid, self._ledger.entries.get(ref.uid))
+            if known is not None:
+                return await self._prepare_again(ref, known)
+            with self._steps.step(Step.CLAIM):
+                raw = await self._fetch(ref)
+            return await self._prepare_as(ref, raw, _version(raw))
+
+    async def _prepare_again(self, ref: ClaimRef, known: Remembered) -> tuple[PreparedDevice, ...]:
+        """Writes what it was prepared with, while the API server is asked whether that still holds."""
+        asking = asyncio.create_task(self._fetch(ref, known.version))
+        try:
+            with suppress(ClaimError):  # what is wrong now may be so no more, or else comes again
+                answer = await self._prepare_as(ref, known.raw, known.version)
+                if known.is_still(await asking):
+                    return answer
+            raw = await asking
+        finally:
+            asking.cancel()
+        return await self._prepare_as(ref, raw, _version(raw))
+
+    async def _prepare_as(
+        self, ref: ClaimRef, raw: Mapping[str, Any], version: str | None
+    ) -> tuple[PreparedDevice, ...]:
+        with self._steps.step(Step.PLAN):
+            plan, library = self._plan(ref, raw)
+        if not plan.grants:
+            return ()
+        await self._wait_until_counted(plan, library)
+        async with self._changing(ref):
+            self._remembered.forget(ref.uid)
+            await self._hand_out(plan, library)
+            self._remembered.keep(self._ledger.entries[ref.uid], raw, version)
+        return tuple(self._answer(grant, plan.toolkit) for grant in plan.grants)
+
+    async def _unprepare(self, ref: ClaimRef) -> None:
+        async with self.tasks.only_one(ref), self._changing(ref):
+            self._remembered.forget(ref.uid)
+            try:
+                await asyncio.to_thread(self._files.remove, ref.uid)
+            except OSError as error:
+                raise RetryableError(f"ResourceClaim {ref} can't be unprepared: {error}") from error
+            self._ledger.release(ref.uid)
+
+    @asynccontextmanager
+    async def _changing(self, ref: ClaimRef) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            with self._steps.step(Step.LOCK):
+                try:
+                    await stack.enter_async_context(self._lock.held())
+                except RetryableError as error:
+                    raise RetryableError(f"ResourceClaim {ref}: {error}") from error
+                except OSError as error:
+                    raise RetryableError(f"ResourceClaim {ref}: the node can't be locked: {error}") from error
+            with self.tasks.changing():
+                yield
+
+    async def _if_still(self, ref: ClaimRef, seen: Record, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whoever asks the API server does so without a lock; so what it answered may be of the past."""
+        async with self.tasks.only_one(ref), self._changing(ref):
+            # Each Prepare makes an entry of its own, so the same object means that there was none.
+            if (
+                self._ledger.entries.get(ref.uid) is not seen.held
+                or self._ledger.stored.get(ref.uid) is not seen.stored
+            ):
+                return False
+            try:
+                await work()
+            except OSError as error:
+                raise RetryableError(f"ResourceClaim {ref} can't be reconciled: {error}") from error
+            return True
+
+    async def _hand_out(self, plan: Plan, library: InstalledLibrary | None) -> None:
+        """Under the lock."""
+        ref = plan.claim
+        await self._refuse_uncounted(plan, library)
+        known = self._ledger.entries.get(ref.uid)
+        before = known if known is not None and known.state is State.PREPARED else None
+        others = self._ledger.held_by_others(ref.uid)
+        refuse_overcommit(plan, others, self._node.scales, _held(before))
+        entry = self._entry(plan, library.version if library else None)
+        may_run = before is not None or ref.uid in self._ledger.uncounted
+        first = before or (entry if may_run else msgspec.structs.replace(entry, state=State.PREPARING))
+        self._ledger.hold(entry if may_run else first)
+        try:
+            await asyncio.to_thread(self._files.make, plan, first, entry, library)
+        except (OSError, AbiError, DriverNotReadyError) as error:
+            await self._give_up(ref, before, may_run)
+            raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
+        except BaseException:
+            await self._give_up(ref, before, may_run)
+            raise
+        self._ledger.hold(entry)
+
+    def _plan(self, ref: ClaimRef, raw: Mapping[str, Any]) -> tuple[Plan, InstalledLibrary | None]:
+        """No grants where nothing is ours; the library where something needs it. Raises ClaimError."""
+        allocation = read_allocation(ref, raw, driver=DRIVER, node=self._node.name)
+        if not allocation.results:
+            return Plan(ref, ()), None
+        plan = make_plan(allocation, self._node.inventory(), self._node.scales)
+        plan = dataclasses.replace(plan, toolkit=self._uses_toolkit(plan))
+        is_limited = any(grant.limits is not None for grant in plan.grants)
+        return plan, self._node.library() if is_limited else None
+
+    def _uses_toolkit(self, plan: Plan) -> bool:
+        """Never where it is not known which CDI ids the kubelet has: our own edits do with any."""
+        if plan.claim.uid in self._ledger.uncounted:
+            return False
+        before = self._ledger.entries.get(plan.claim.uid)
+        is_prepared = before is not None and before.state is State.PREPARED
+        return self._base.uses_toolkit((grant.card for grant in plan.grants), before if is_prepared else None)
+
+    async def _wait_until_counted(self, plan: Plan, library: InstalledLibrary | None) -> None:
+        """An entry of another claim that can't be read is made again, if the API server answers."""
+        if not uncounted.others(self._ledger.uncounted, plan.claim):
+            return
+        self._restore()
+        for _ in range(round(self._restore_limit / _RESTORE_POLL)):
+            try:
+                await self._refuse_uncounted(plan, library)
+                return
+            except RetryableError:
+                await asyncio.sleep(_RESTORE_POLL)
+
+    async def _refuse_uncounted(self, plan: Plan, library: InstalledLibrary | None) -> None:
+        others = uncounted.others(self._ledger.uncounted, plan.claim)
+        if not others:
+            return
+
+        def look() -> None:
+            unknown = [(stored, self._files.read_document(ClaimUID(stored.path.stem))) for stored in others]
+            uncounted.refuse(plan.claim, self._files.document(plan, library), unknown)
+
+        try:
+            await asyncio.to_thread(look)
+        except (OSError, DriverNotReadyError) as error:
+            raise RetryableError(f"ResourceClaim {plan.claim} can't be prepared: {error}") from error
+
+    async def _give_up(self, ref: ClaimRef, before: Entry | None, may_run: bool) -> None:
+        if before is not None:
+            self._ledger.hold(before)
+            return
+        if may_run:
+            if ref.uid in self._ledger.unreadable:
+                self._ledger.release(ref.uid)
+            return
+        try:
+            await asyncio.to_thread(self._files.remove, ref.uid)
+        except OSError as error:
+            # The entry stays, in memory as on disk: the kubelet's next call of either kind takes it up.
+            _log.error("ResourceClaim %s: what was made for it can't be removed: %s", ref, error)
+        else:
+            self._ledger.release(ref.uid)
+
+    def _entry(self, plan: Plan, library: str | None) -> Entry:
+        """As this release writes it, or as a newer one has, if that says the same."""
+        entry = Entry(
+            uid=plan.claim.uid,
+            namespace=plan.claim.namespace,
+            name=plan.claim.name,
+            boot_id=self._ledger.boot_id,
+            state=State.PREPARED,
+            grants=tuple(_grant_entry(grant, plan.toolkit) for grant in plan.grants),
+            library=library,
+        )
+        stored = self._ledger.stored.get(entry.uid)
+        if stored is not None and stored.is_newer and stored.entry is not None:
+            newer = stored.entry
+            if (newer.boot_id, newer.amounts) == (entry.boot_id, entry.amounts):
+                return newer
+        return entry
+
+    def _answer(self, grant: Grant, toolkit: bool) -> PreparedDevice:
+        return PreparedDevice(
+            request=grant.request,
+            pool=grant.pool,
+            device=grant.device,
+            cdi_ids=(f"{self._kind}={grant.name}", *(device_ids([grant.card.uuid]) if toolkit else ())),
+            share_id=grant.share_id,
+        )
+
+
+def _held(entry: Entry | None) -> dict[DeviceName, Amounts]:
+    held: dict[DeviceName, Amounts] = {}
+    for grant in entry.grants if entry is not None else ():
+        held[grant.device] = held.get(grant.device, NOTHING) + grant.held
+    return held
+
+
+def _grant_entry(grant: Grant, toolkit: bool) -> GrantEntry:
+    return GrantEntry(
+        name=grant.name,
+        request=grant.request,
+        device=grant.device,
+        uuid=grant.card.uuid,
+        memory=grant.held.memory,
+        cores=grant.held.cores,
+        shares=grant.held.shares,
+        share_id=grant.share_id,
+        limited=grant.limits is not None,
+        toolkit=toolkit,
+    )
+
+
+def _version(raw: Mapping[str, Any]) -> str | None:
+    return (raw.get("metadata") or {}).get("resourceVersion")

@@ -1,0 +1,1 @@
+"""The kubelet's protocols, and which of two agents it talks to."""

@@ -1,0 +1,1 @@
+"""What any daemon needs: logs, signals, tasks, an HTTP endpoint."""
