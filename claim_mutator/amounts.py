@@ -21,18 +21,19 @@ class AmountError(ValueError):
     """A value that can't be honoured; the message says why and what to write."""
 
 
-def mebibytes(value: str | float) -> int:
-    """Memory of a card's share, in MiB; 0 means not set. Raises AmountError."""
+def mebibytes(value: str | float, factor: int = 1) -> int:
+    """Memory of a card's share, in MiB; 0 means not set. factor: MiB of one unit. Raises AmountError."""
+    unit = "MiB" if factor == 1 else f"units of {factor} MiB"
     if isinstance(value, str) and value.endswith("i"):
-        _quantity(value)
-        meant = max(1, math.ceil(parse_quantity(value) / MEBIBYTE))
-        raise AmountError(f"has a binary suffix, but this field counts MiB: write {meant}")
-    number = _whole(value, "MiB")
-    if number > LARGEST_MEMORY:
+        meant = max(1, math.ceil(_quantity(value) / (MEBIBYTE * factor)))
+        raise AmountError(f"has a binary suffix, but this field counts {unit}: write {meant}")
+    number = _whole(value, unit)
+    if number * factor > LARGEST_MEMORY:
         raise AmountError(
-            f"is {number} MiB, more than any card has; this field counts MiB: {_guess(value, number)}"
+            f"is {number * factor} MiB, more than any card has; this field counts {unit}:"
+            f" {_guess(value, number, factor)}"
         )
-    return number
+    return number * factor
 
 
 def percent_of_memory(value: str | float) -> int:
@@ -86,14 +87,16 @@ def _quantity(value: str | float) -> Fraction:
         raise AmountError("is not a quantity: write a plain number such as 3000") from error
 
 
-def _guess(value: str | float, number: int) -> str:
+def _guess(value: str | float, number: int, factor: int) -> str:
     """What somebody meant who wrote bytes, or a suffix that multiplies twice."""
-    if number % MEBIBYTE == 0 and number // MEBIBYTE <= LARGEST_MEMORY:
-        return f"write {number // MEBIBYTE}"
-    if isinstance(value, str) and value[-1:] in "GT":
-        gibibytes = number // 10**9
-        if 0 < gibibytes * 1024 <= LARGEST_MEMORY:
-            return f"for {gibibytes} GiB write {gibibytes * 1024}"
-    if isinstance(value, str) and value[-1:] == "M" and number // 10**6 <= LARGEST_MEMORY:
-        return f"write {number // 10**6}"
-    return f"write at most {LARGEST_MEMORY}"
+    suffix = value[-1:] if isinstance(value, str) else ""
+    gibibytes = number // 10**9
+    candidates = (
+        (number // MEBIBYTE if number % MEBIBYTE == 0 else 0, ""),
+        (gibibytes * 1024 if suffix in "GT" and suffix else 0, f"for {gibibytes} GiB "),
+        (number // 10**6 if suffix == "M" else 0, ""),
+    )
+    for meant, words in candidates:
+        if 0 < meant <= LARGEST_MEMORY:
+            return f"{words}write {math.ceil(meant / factor)}"
+    return f"write at most {LARGEST_MEMORY // factor}"

@@ -3,7 +3,9 @@
 | limits | means |
 | --- | --- |
 | count alone, or percentage 100, without cores | the card alone: whole memory, cores 100 |
-| any of memory, percentage, cores without count | the default count |
+| any of memory, percentage, cores without count | the default count (0: refused) |
+| neither memory nor percentage above 0 | the default memory (0: all of it) |
+| no cores, and not the card alone | the default cores (0: no limit) |
 | memory and percentage | memory, if it is above 0 |
 | memory 0, percentage 0 | as if not given, but no default of cores |
 | cores 0 | no limit of compute, said explicitly |
@@ -14,16 +16,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from msgspec import UNSET
 
 from claim_mutator import amounts
 from claim_mutator.amounts import AmountError
-from claim_mutator.names import ResourceNames, Role
+from claim_mutator.names import Role
 from claim_mutator.pod import Container, Quantities, Resources
-from claim_mutator.refusal import Pointer, Problem
+from claim_mutator.refusal import Notice, Pointer, Problem
+from claim_mutator.rules import Rules
 from claim_mutator.spelling import intended
 from kube.quantity import QuantityError, parse_quantity
 
@@ -66,15 +69,15 @@ class Reading:
     keys: tuple[tuple[str, str], ...]
     """What a conversion removes: ("limits" or "requests", name)."""
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
+    def key(self, role: Role, rules: Rules) -> str:
+        """The name that this container uses for a role, or else the one to recommend."""
+        found = (name for where, name in self.keys if where == "limits" and rules.names.roles[name] is role)
+        return next(found, rules.names.preferred(role))
 
-@dataclass(frozen=True)
-class Rules:
-    """An administrator's choices."""
-
-    names: ResourceNames = field(default_factory=ResourceNames)
-    default_count: int = 1
+    def limit(self, key: str) -> Pointer:
+        return (*self.pointer, "resources", "limits", key)
 
 
 def kind_of(group: str, container: Container) -> Kind:
@@ -105,7 +108,7 @@ class _ContainerReader:
         self._limits = limits
         self._requests = requests
         self._problems: list[Problem] = []
-        self._warnings: list[str] = []
+        self._notices: list[Notice] = []
 
     def reading(self, kind: Kind) -> Reading:
         roles = self._rules.names.roles
@@ -127,7 +130,7 @@ class _ContainerReader:
             values.get(Role.PRIORITY),
             keys,
             tuple(self._problems),
-            tuple(self._warnings),
+            tuple(self._notices),
         )
 
     def _request(self, values: dict[Role, int | None]) -> Request | None:
@@ -138,34 +141,41 @@ class _ContainerReader:
             if not shared:
                 return None  # a priority alone asks for nothing
             count = self._rules.default_count
+            if count == 0:
+                self._refuse_share_without_count(shared)
+                return None
         if count == 0:
-            for role in shared:
-                if values[role]:
-                    self._refuse(
-                        self._rules.names.preferred(Role.COUNT),
-                        0,
-                        f"asks for no card, beside {self._key(role)}: write 1, or leave both out",
-                    )
+            self._refuse_share_of_nothing([role for role in shared if values[role]])
             return None
         if memory and percentage:
             kept, useless = self._key(Role.MEMORY), self._key(Role.PERCENTAGE)
-            self._warnings.append(
-                f"container {self._name!r}: {useless} has no effect beside {kept}: remove one of them"
-            )
+            self._note(useless, f"{useless} has no effect beside {kept}: remove one of them")
         alone = percentage == 100 or (memory is None and percentage is None)
         if cores is None:
-            cores = 100 if alone else 0
+            cores = 100 if alone else self._rules.default_cores
+        if not memory and not percentage:
+            memory = self._rules.default_memory
         if memory:
             return Request(count, memory, cores)
         if percentage and percentage < 100:
             return Request(count, Percent(percentage), cores)
         return Request(count, None, cores)
 
+    def _refuse_share_without_count(self, shared: list[Role]) -> None:
+        key = self._key(shared[0])
+        count = self._rules.names.preferred(Role.COUNT)
+        self._refuse(key, self._limits[key], f"names no number of cards: write {count}: 1 beside it")
+
+    def _refuse_share_of_nothing(self, shared: list[Role]) -> None:
+        for role in shared:
+            count = self._key(Role.COUNT)
+            self._refuse(count, 0, f"asks for no card, beside {self._key(role)}: write 1, or leave both out")
+
     def _value(self, role: Role) -> int | None:
         """The number of this role in limits, None if it isn't there (or is a problem)."""
         read_amount = {
             Role.COUNT: amounts.cards,
-            Role.MEMORY: amounts.mebibytes,
+            Role.MEMORY: lambda value: amounts.mebibytes(value, self._rules.memory_factor),
             Role.PERCENTAGE: amounts.percent_of_memory,
             Role.CORES: amounts.percent_of_cores,
             Role.PRIORITY: amounts.priority,
@@ -196,10 +206,12 @@ class _ContainerReader:
             if key not in self._limits:
                 self._refuse(key, value, "is in requests only: write it in limits", "requests")
                 continue
+            if value == self._limits[key]:
+                continue
             try:
                 same = _number(value) == _number(self._limits[key])
             except QuantityError:
-                same = value == self._limits[key]  # what the value itself deserves is said for the limit
+                same = False
             if not same:
                 self._refuse(
                     key,
@@ -218,6 +230,10 @@ class _ContainerReader:
 
     def _key(self, role: Role) -> str:
         return next((name for name in self._rules.names.of(role) if name in self._limits), role.value)
+
+    def _note(self, key: str, text: str) -> None:
+        pointer = (*self._pointer, "resources", "limits", key)
+        self._notices.append(Notice(pointer, f"container {self._name!r}: {text}"))
 
     def _refuse(self, key: str, value: object, reason: str, where: str = "limits") -> None:
         self._problems.append(

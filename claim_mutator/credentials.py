@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from claim_mutator import certificates
+from claim_mutator.certificate_files import serving_context
 from claim_mutator.certificates import Credentials, Lifetimes
 from claim_mutator.names import MANAGED_BY, MUTATOR
 from kube import paths
@@ -62,9 +63,7 @@ class CredentialKeeper:
         self._loaded: Credentials | None = None
         self._published = False
         self.loaded = asyncio.Event()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
+        self.context = serving_context()
 
     @property
     def missing(self) -> str | None:

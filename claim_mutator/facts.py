@@ -1,30 +1,26 @@
-"""What the conversion needs to know of the cluster: the cards' memory sizes, and what the server can do.
+"""What the conversion needs to know of the cluster: its cards, what the server can do, who is trusted.
 
-Sizes come from our own ResourceSlices, followed by a reflector; the version is asked for at the start and now
-and then, because API servers are upgraded under running Pods.
+Cards come from our own ResourceSlices, trusted namespaces from their label, both followed by reflectors; the
+version is asked for at the start and now and then, because API servers are upgraded under running Pods.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from claim_mutator.names import CAPACITY_MEMORY, DRIVER
-from claim_mutator.template import Cluster
+from claim_mutator.cluster import OLDEST, Cluster, parse_version
+from claim_mutator.names import DRIVER, TRUSTED_LABEL
+from claim_mutator.slices import NOTHING, Stock, cluster_of, stock_of
 from kube import paths
 from kube.backoff import Backoff
 from kube.client import Client
 from kube.errors import ApiError
-from kube.quantity import QuantityError, parse_quantity
 from kube.reflector import Change, Reflector
 
 _log = logging.getLogger(__name__)
 
-OLDEST = (1, 35)
-DISTINCT_COUNTS = (1, 36)
 _VERSION_AGE = 600.0  # seconds
 
 
@@ -35,17 +31,22 @@ class UnsupportedServer(Exception):  # noqa: N818 - what it is
 class ClusterFacts:
     """`cluster` is always the latest that is known."""
 
-    def __init__(self, client: Client, device_class: str) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._device_class = device_class
-        self._sizes: dict[str, frozenset[int]] = {}
+        self._stocks: dict[str, Stock] = {}
         self._version: tuple[int, int] | None = None
-        self.cluster = Cluster(device_class=device_class)
+        self.cluster = Cluster()
         self.slices = Reflector(
             client,
             paths.resource_slices(),
             params={"fieldSelector": f"spec.driver={DRIVER}"},
             on_change=self._slice_changed,
+        )
+        self.namespaces = Reflector(
+            client,
+            paths.namespaces(),
+            params={"labelSelector": f"{TRUSTED_LABEL}=true"},
+            on_change=lambda _: self._update(),
         )
 
     @property
@@ -53,12 +54,15 @@ class ClusterFacts:
         """What is not known yet, or None."""
         if self._version is None:
             return "the API server's version is not known yet"
-        return None if self.slices.has_synced else "the ResourceSlices are not listed yet"
+        if not self.slices.has_synced:
+            return "the ResourceSlices are not listed yet"
+        return None if self.namespaces.has_synced else "the trusted namespaces are not listed yet"
 
     async def run(self) -> NoReturn:
         """Raises UnsupportedServer, at the start only: a server that was good enough is not left later."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.slices.run(), name="resource slices")
+            tasks.create_task(self.namespaces.run(), name="trusted namespaces")
             await self._follow_version()
         raise AssertionError("unreachable")
 
@@ -85,42 +89,20 @@ class ClusterFacts:
             await asyncio.sleep(_VERSION_AGE)
 
     def _slice_changed(self, change: Change) -> None:
-        sizes = frozenset() if change.kind == "DELETED" else memory_sizes(change.object)
-        if self._sizes.get(change.key, frozenset()) == sizes:
+        stock = NOTHING if change.kind == "DELETED" else stock_of(change.object)
+        if self._stocks.get(change.key, NOTHING) == stock:
             return
-        if sizes:
-            self._sizes[change.key] = sizes
+        if stock == NOTHING:
+            del self._stocks[change.key]
         else:
-            del self._sizes[change.key]
+            self._stocks[change.key] = stock
         self._update()
 
     def _update(self) -> None:
-        sizes = tuple(sorted(frozenset().union(*self._sizes.values())))
-        if sizes != self.cluster.card_sizes:
-            _log.info("memory sizes of the cluster's cards: %s MiB", [size >> 20 for size in sizes])
-        distinct = self._version is None or self._version >= DISTINCT_COUNTS
-        self.cluster = Cluster(sizes, distinct, self._device_class)
-
-
-def parse_version(answer: Mapping[str, Any]) -> tuple[int, int]:
-    """The body of /version → (1, 36); managed clusters write minor as `36+`."""
-    numbers = [re.match(r"\d+", str(answer.get(key, ""))) for key in ("major", "minor")]
-    major, minor = (int(number.group()) if number else 0 for number in numbers)
-    return major, minor
-
-
-def memory_sizes(resource_slice: Mapping[str, Any]) -> frozenset[int]:
-    """Bytes of memory of the shareable devices of one ResourceSlice."""
-    sizes = set()
-    for device in (resource_slice.get("spec") or {}).get("devices") or ():
-        memory = (device.get("capacity") or {}).get(CAPACITY_MEMORY)
-        if memory is None or not device.get("allowMultipleAllocations"):
-            continue
-        try:
-            size = int(parse_quantity(memory["value"]))
-        except (QuantityError, KeyError, TypeError) as error:
-            _log.warning("device %s: memory is not readable: %s", device.get("name"), error)
-            continue
-        if size > 0:
-            sizes.add(size)
-    return frozenset(sizes)
+        trusted = frozenset(each["metadata"]["name"] for each in self.namespaces.objects.values())
+        cluster = cluster_of(self._stocks.values(), self._version or Cluster.version, trusted)
+        if cluster.card_sizes != self.cluster.card_sizes:
+            _log.info(
+                "memory sizes of the cluster's cards: %s MiB", [size >> 20 for size in cluster.card_sizes]
+            )
+        self.cluster = cluster

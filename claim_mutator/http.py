@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from claim_mutator.metrics import Metrics
-from claim_mutator.server import TEXT, Receive, Scope, Send, respond
+from claim_mutator.server import Request, Response
 
 
 class Endpoints:
@@ -17,19 +17,16 @@ class Endpoints:
         self._metrics = metrics
         self._missing = missing
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        if scope["method"] not in ("GET", "HEAD"):
-            await respond(send, 405, b"GET only\n", TEXT)
-        elif scope["path"] == "/metrics":
-            await respond(send, 200, generate_latest(self._metrics.registry), CONTENT_TYPE_LATEST)
-        elif scope["path"] == "/healthz":
+    async def __call__(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"GET only\n")
+        if request.path == "/metrics":
+            return Response(200, generate_latest(self._metrics.registry), CONTENT_TYPE_LATEST)
+        if request.path == "/healthz":
             # Alive is: the loop turns. A task that dies ends the process, so there is nothing else to ask.
-            await respond(send, 200, b"ok\n", TEXT)
-        elif scope["path"] == "/readyz":
+            return Response(200, b"ok\n")
+        if request.path == "/readyz":
             missing = self._missing()
             text = "".join(f"{reason}\n" for reason in missing) or "ok\n"
-            await respond(send, 503 if missing else 200, text.encode(), TEXT)
-        else:
-            await respond(send, 404, b"/metrics, /healthz and /readyz are here\n", TEXT)
+            return Response(503 if missing else 200, text.encode())
+        return Response(404, b"/metrics, /healthz and /readyz are here\n")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-RESULTS = ("converted", "untouched", "refused", "failed")
+from claim_mutator.quota.cost import Cost
+from claim_mutator.quota.limits import Quota
+
+RESULTS = ("converted", "untouched", "restored", "told", "refused", "failed")
+REASONS = ("resources", "annotations", "securityContext", "nodeName", "claim", "quota", "unreadable")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -34,6 +40,12 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self.refusals = Counter(
+            "tessera_mutator_refusals",
+            "Pods refused, by what in them was the reason.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.templates_created = Counter(
             "tessera_mutator_templates_created",
             "ResourceClaimTemplates made by this process.",
@@ -49,6 +61,48 @@ class Metrics:
             "When the serving certificate in use ends.",
             registry=self.registry,
         )
+        self.templates_removed = Counter(
+            "tessera_mutator_templates_removed",
+            "ResourceClaimTemplates that nobody used, removed by this process.",
+            registry=self.registry,
+        )
+        self.leads = Gauge(
+            "tessera_mutator_leads",
+            "1 for the replica that removes unused templates and counts quotas.",
+            registry=self.registry,
+        )
+        quota = ("namespace", "quota", "key")
+        self.quota_used = Gauge(
+            "tessera_quota_used",
+            "What a ResourceQuota's key of ours comes to, in the quota's unit; as last counted here.",
+            quota,
+            registry=self.registry,
+        )
+        self.quota_hard = Gauge(
+            "tessera_quota_hard", "What it may come to at most.", quota, registry=self.registry
+        )
+        for reason in REASONS:
+            self.refusals.labels(reason=reason)
         for result in RESULTS:
             self.admissions.labels(result=result)
             self.seconds.labels(result=result)
+
+    def answered(self, result: str, reason: str, seconds: float) -> None:
+        """A review. reason: of a refusal."""
+        self.admissions.labels(result=result).inc()
+        self.seconds.labels(result=result).observe(seconds)
+        if reason:
+            self.refusals.labels(reason=reason).inc()
+
+    def counted(self, quota: Quota, used: Cost) -> None:
+        for limit in quota.limits:
+            labels = (quota.namespace, quota.name, limit.key)
+            self.quota_used.labels(*labels).set(float(limit.shown(used.of(limit.role))))
+            self.quota_hard.labels(*labels).set(float(limit.most / limit.unit))
+
+    def gone(self, quota: Quota) -> None:
+        """A quota, or one of its keys."""
+        for limit in quota.limits:
+            for gauge in (self.quota_used, self.quota_hard):
+                with contextlib.suppress(KeyError):
+                    gauge.remove(quota.namespace, quota.name, limit.key)

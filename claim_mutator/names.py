@@ -8,11 +8,22 @@ from functools import cached_property
 
 DRIVER = "gpu.tessera.dev"
 DEVICE_CLASS = "gpu.tessera.dev"
+MIG_CLASS = "mig.gpu.tessera.dev"
+PRIORITY_CLASS = "priority.gpu.tessera.dev"
+"""Goes before the others on a card; its config says priority 0."""
+TRUSTED_CLASS = "trusted.gpu.tessera.dev"
+"""Its config loosens all that can be loosened; only for namespaces with TRUSTED_LABEL: "true"."""
+TRUSTED_LABEL = "tessera.dev/trusted"
 CONFIG_API_VERSION = "gpu.tessera.dev/v1alpha1"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MUTATOR = "tessera-mutator"
 CLAIM = "tessera"
 """Name of the claim inside a Pod."""
+
+HAMI_SCHEDULER = "hami-scheduler"
+IGNORE_LABELS = ("hami.io/webhook", "tessera.dev/webhook")
+"""With the value `ignore`, on a Pod or its namespace: it is none of our business."""
+IGNORE = "ignore"
 
 CAPACITY_MEMORY = "memory"
 CAPACITY_CORES = "cores"
@@ -27,6 +38,9 @@ MAX_ALTERNATIVES = 8
 """Entries of firstAvailable: a limit of the API."""
 MAX_CAPS = 16
 """Containers with a limit of their own in one grant: a limit of the driver."""
+MAX_CONSTRAINTS = 32
+MAX_CONFIGS = 32
+"""Entries of a claim's constraints and config: limits of the API."""
 
 
 class Role(enum.Enum):

@@ -27,6 +27,7 @@ class Resources(msgspec.Struct):
 
 class Variable(msgspec.Struct):
     name: str = ""
+    value: str | None = None
 
 
 class SecurityContext(msgspec.Struct):
@@ -40,6 +41,10 @@ class Container(msgspec.Struct, rename="camel"):
     security_context: SecurityContext | None = None
     restart_policy: str | None = None
 
+    @property
+    def has_claims(self) -> bool:
+        return isinstance(self.resources, Resources) and bool(self.resources.claims)
+
 
 class PodClaim(msgspec.Struct):
     name: str = ""
@@ -49,7 +54,30 @@ class Metadata(msgspec.Struct, rename="camel"):
     name: str | None = None
     generate_name: str | None = None
     namespace: str | None = None
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+
+
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct, rename="camel"):
+    match_fields: list[Any] | UnsetType | None = UNSET
+
+
+class NodeSelector(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(msgspec.Struct):
+    required: NodeSelector | UnsetType | None = msgspec.field(
+        default=UNSET, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: NodeAffinity | UnsetType | None = UNSET
 
 
 class Spec(msgspec.Struct, rename="camel"):
@@ -58,6 +86,9 @@ class Spec(msgspec.Struct, rename="camel"):
     resource_claims: list[PodClaim] | UnsetType | None = UNSET
     node_name: str | None = None
     scheduler_name: str | None = None
+    runtime_class_name: str | None = None
+    scheduling_group: SchedulingGroup | None = None
+    affinity: Affinity | UnsetType | None = UNSET
 
 
 class Pod(msgspec.Struct):
@@ -67,6 +98,10 @@ class Pod(msgspec.Struct):
     @property
     def annotations(self) -> dict[str, str]:
         return (self.metadata and self.metadata.annotations) or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return (self.metadata and self.metadata.labels) or {}
 
     @property
     def display_name(self) -> str:
@@ -81,6 +116,10 @@ class Pod(msgspec.Struct):
             yield "initContainers", index, container
         for index, container in enumerate(self.spec.containers or ()):
             yield "containers", index, container
+
+    def container(self, pointer: tuple[str | int, ...]) -> Container:
+        """The one at ("spec", group, index)."""
+        return next(each for group, index, each in self.all_containers() if pointer == ("spec", group, index))
 
 
 _decoder = msgspec.json.Decoder(Pod)

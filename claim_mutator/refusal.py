@@ -1,4 +1,4 @@
-"""What stands in the way of a Pod: each problem with its place, the value, and what to write instead."""
+"""What stands in the way of a Pod, and what its author should know: the place, the value, what to write."""
 
 from __future__ import annotations
 
@@ -17,9 +17,22 @@ class Problem:
     text: str
 
 
+@dataclass(frozen=True)
+class Notice:
+    """The Pod is honoured, but perhaps not as its author thinks. `text` as in Problem."""
+
+    pointer: Pointer
+    text: str
+
+
 class Refused(Exception):  # noqa: N818 - what happened, not a fault
     """The Pod can't be honoured. Holds everything that was found, so that one try shows it all."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], notices: Iterable[Notice] = ()) -> None:
         self.problems = tuple(problems)
+        self.notices = tuple(notices)
         super().__init__("; ".join(problem.text for problem in self.problems))
+
+
+def annotation(key: str) -> Pointer:
+    return ("metadata", "annotations", key)

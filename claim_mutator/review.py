@@ -6,11 +6,15 @@ Contract: https://kubernetes.io/docs/reference/access-authn-authz/extensible-adm
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from claim_mutator.patch import Operation
+
+_WARNING_LENGTH = 256
+_WARNINGS_LENGTH = 4096
+"""What is longer the API server cuts: characters of one, bytes of all."""
 
 
 class Kind(msgspec.Struct):
@@ -21,6 +25,7 @@ class Kind(msgspec.Struct):
 class Request(msgspec.Struct, rename="camel"):
     uid: str
     object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
     kind: Kind | None = None
     namespace: str = ""
     operation: str = "CREATE"
@@ -66,11 +71,27 @@ def encode(response: Response) -> bytes:
     return _encoder.encode(_Answer(response))
 
 
-def allowed(uid: str, operations: Sequence[Operation] = (), warnings: Sequence[str] = ()) -> Response:
-    if not operations:
+def allowed(uid: str, patch: str = "", warnings: Sequence[str] = ()) -> Response:
+    """patch: of `patch_of`. Warnings are cut to what the API server passes on."""
+    warnings = tuple(_shortened(warnings))
+    if not patch:
         return Response(uid, True, warnings=warnings)
-    patch = base64.b64encode(_encoder.encode(operations)).decode()
     return Response(uid, True, patch_type="JSONPatch", patch=patch, warnings=warnings)
+
+
+def patch_of(operations: Sequence[Operation]) -> str:
+    """As the answer carries them; empty, if there are none."""
+    return base64.b64encode(_encoder.encode(operations)).decode() if operations else ""
+
+
+def _shortened(warnings: Sequence[str]) -> Iterator[str]:
+    room = _WARNINGS_LENGTH
+    for text in warnings:
+        short = text if len(text) <= _WARNING_LENGTH else text[: _WARNING_LENGTH - 1] + "…"
+        room -= len(short.encode())
+        if room < 0:
+            return
+        yield short
 
 
 def denied(uid: str, code: int, reason: str, message: str) -> Response:

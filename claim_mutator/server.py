@@ -1,149 +1,289 @@
-"""HTTP servers of the process: the webhook over TLS, and probes and metrics in plain.
+"""HTTP/1.1 servers of the process: the webhook over TLS, and probes and metrics in plain.
 
-Raw ASGI under uvicorn. Signals are main's business; connections are kept alive longer than the API server
-keeps them idle, so that no review meets a connection that is just being closed.
+asyncio's protocols and httptools' parser, a task for each request and nothing else: a general server costs
+each review as much again as its answer takes, and every replica three mebibytes. Whoever connects is not
+trusted: heads are short, bodies have a limit, both must come in time, and connections are counted.
+Connections are kept alive longer than the API server keeps them idle, so that no review meets a connection
+that is just being closed. Signals are main's business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import http
 import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-import uvicorn
-
-from claim_mutator.admission import Admission, BadReview
+import httptools
 
 _log = logging.getLogger(__name__)
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-KEEP_ALIVE = 120  # seconds; the API server drops idle connections after 90
+KEEP_ALIVE = 120.0  # seconds; the API server drops idle connections after 90
 MAX_BODY = 8 << 20  # bytes; the API server itself takes 3 MiB
-_BODY_TIME = 10.0  # seconds for a body to arrive
-_GRACEFUL = 10  # seconds for requests in flight at the end
+_MAX_HEAD = 32 << 10  # bytes of a request's first line and headers
+_ARRIVAL = 10.0  # seconds for a request to arrive
+_GRACEFUL = 10.0  # seconds for requests in flight at the end
+_FAREWELL = 2.0  # seconds in which a peer that was turned away may read why
+_MOST = 1024  # connections
+_AHEAD = 8  # requests of one connection that wait for the answer to an earlier one
+
+_CLOSE = "connection: close\r\n"
+TEXT = "text/plain; charset=utf-8"
 
 
-class Server(uvicorn.Server):
-    """One listener. `run` returns after `stop`, when the requests in flight have been answered."""
+@dataclass(frozen=True)
+class Request:
+    """`path` without its query; `content_type` in lower case, without parameters."""
 
-    def __init__(self, app: Any, listen: str, context: ssl.SSLContext | None = None) -> None:
+    method: str
+    path: str
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    body: bytes
+    content_type: str = TEXT
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""May raise: that is a 500, and a traceback in the log."""
+
+
+class Server:
+    """One listener. `run_until_stopped` returns after `stop`, when the requests in flight have been answered.
+
+    `is_leaving`: answers then ask the peer to connect anew, to another replica.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        listen: str,
+        context: ssl.SSLContext | None = None,
+        *,
+        is_leaving: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._handler = handler
         self._socket = _listening(listen)
+        self._context = context
+        self._is_leaving = is_leaving
+        self._connections: set[_Connection] = set()
+        self._stopping = asyncio.Event()
         self.ended = asyncio.Event()
         self.ended.set()
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                loop="asyncio",
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                timeout_keep_alive=KEEP_ALIVE,
-                timeout_graceful_shutdown=_GRACEFUL,
-                ssl_context_factory=None if context is None else lambda *_: context,
-            )
-        )
 
     @property
     def address(self) -> str:
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
+    def stop(self) -> None:
+        self._stopping.set()
+
     async def run_until_stopped(self) -> None:
         self.ended.clear()
+        patience = None if self._context is None else _ARRIVAL
+        server = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(self._handler, self._connections, self._is_leaving),
+            sock=self._socket,
+            ssl=self._context,
+            ssl_handshake_timeout=patience,
+            ssl_shutdown_timeout=None if patience is None else _FAREWELL,
+        )
         try:
-            await self.serve(sockets=[self._socket])
+            async with server:
+                while not self._stopping.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1.0):
+                            await self._stopping.wait()
+                    self._sweep()
+                server.close()
+                await self._finish()
         finally:
+            for connection in list(self._connections):
+                connection.abort()
             self.ended.set()
 
-    def stop(self) -> None:
-        self.should_exit = True
+    def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._connections):
+            connection.look(now)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: main handles signals, for all servers at once."""
-        yield
+    async def _finish(self) -> None:
+        """Those that wait are closed; the others answer first."""
+        end = asyncio.get_running_loop().time() + _GRACEFUL
+        while self._connections and asyncio.get_running_loop().time() < end:
+            for connection in list(self._connections):
+                connection.finish()
+            await asyncio.sleep(0.02)
 
 
-class Webhook:
-    """POST /mutate. While `draining`, answers ask the API server to connect anew, to another replica."""
+class _Connection(asyncio.Protocol):
+    """asyncio calls the first methods, httptools those below."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-        self.draining = False
+    def __init__(
+        self, handler: Handler, connections: set[_Connection], is_leaving: Callable[[], bool]
+    ) -> None:
+        self._handler = handler
+        self._connections = connections
+        self._is_leaving = is_leaving
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._since = self._loop.time()
+        self._waiting: deque[tuple[Request, bool]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_receiving = False
+        self._is_over = False
+        self._begin()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+    def _begin(self) -> None:
+        self._url = b""
+        self._head = 0
+        self._has_head = False
+        self._headers: dict[bytes, bytes] = {}
+        self._body = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream, asyncio says
+        self._transport = transport
+        self._connections.add(self)
+        if len(self._connections) > _MOST:
+            transport.abort()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._is_over = True
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return  # what follows a refusal is not read
+        if not self._is_receiving:
+            self._is_receiving, self._since = True, self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._turn_away(Response(400, b"this is not HTTP/1.1\n"))
+        else:
+            if self._is_receiving and not self._has_head:
+                self._count(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def on_message_begin(self) -> None:
+        self._begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._has_head = True
+        announced = self._headers.get(b"content-length", b"")
+        if announced.isdigit() and int(announced) > MAX_BODY:
+            self._turn_away(_TOO_LARGE)
+        elif self._headers.get(b"expect", b"").lower() == b"100-continue" and self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, chunk: bytes) -> None:
+        if not self._is_over:
+            self._body += chunk
+            if len(self._body) > MAX_BODY:
+                self._turn_away(_TOO_LARGE)
+
+    def on_message_complete(self) -> None:
+        if self._is_over:
             return
-        status, body, content_type = await self._answer(scope, receive)
-        headers = {"connection": "close"} if self.draining else {}
-        await respond(send, status, body, content_type, headers)
+        self._is_receiving, self._since = False, self._loop.time()
+        path = self._url.partition(b"?")[0].decode("latin-1")
+        kind = self._headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        request = Request(self._parser.get_method().decode("latin-1"), path, kind, bytes(self._body))
+        self._waiting.append((request, self._parser.should_keep_alive()))
+        if len(self._waiting) > _AHEAD:
+            self._turn_away(Response(400, b"wait for answers\n"))
+        elif self._task is None:
+            self._task = self._loop.create_task(self._answer())
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes, str]:
-        if scope["path"] != "/mutate":
-            return 404, b"only /mutate is here\n", TEXT
-        if scope["method"] != "POST":
-            return 405, b"POST an AdmissionReview\n", TEXT
-        headers = dict(scope["headers"])
-        if headers.get(b"content-type", b"").partition(b";")[0].strip() != b"application/json":
-            return 415, b"the body must be application/json\n", TEXT
+    def _count(self, piece: bytes) -> None:
+        """Of a head that is not complete with it."""
+        self._head += len(piece)
+        if self._head > _MAX_HEAD and not self._is_over:
+            self._turn_away(Response(431, b"the head is too long\n"))
+
+    async def _answer(self) -> None:
+        """All that wait, in their order."""
         try:
-            async with asyncio.timeout(_BODY_TIME):
-                body = await _body(receive, headers.get(b"content-length"))
-        except TimeoutError:
-            return 408, b"the body did not arrive in time\n", TEXT
-        if body is None:
-            return 413, b"the body is too large\n", TEXT
-        try:
-            return 200, await self._admission.review(body), "application/json"
-        except BadReview as error:
-            return 400, f"{error}\n".encode(), TEXT
-        except Exception:
-            _log.exception("a review could not be answered")
-            return 500, b"internal error, see the log of tessera-mutator\n", TEXT
+            while self._waiting:
+                request, stays_open = self._waiting.popleft()
+                try:
+                    response = await self._handler(request)
+                except Exception:
+                    _log.exception("a request for %s could not be answered", request.path)
+                    response = Response(500, b"internal error, see the log\n")
+                stays_open = stays_open and not self._is_leaving()
+                self._write(response, stays_open=stays_open, has_body=request.method != "HEAD")
+                self._since = self._loop.time()
+                if not stays_open:
+                    self.close()
+        finally:
+            self._task = None
+
+    def _write(self, response: Response, *, stays_open: bool, has_body: bool = True) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        phrase, farewell = http.HTTPStatus(response.status).phrase, "" if stays_open else _CLOSE
+        head = (
+            f"HTTP/1.1 {response.status} {phrase}\r\ncontent-type: {response.content_type}\r\n"
+            f"content-length: {len(response.body)}\r\n{farewell}\r\n"
+        )
+        self._transport.write(head.encode() + (response.body if has_body else b""))
+
+    def _turn_away(self, response: Response) -> None:
+        """The last answer of this connection; whoever is still sending gets time to find it."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._waiting.clear()
+        self._write(response, stays_open=False)
+        self._loop.call_later(_FAREWELL, self.close)
+
+    def look(self, now: float) -> None:
+        """Closes what takes too long."""
+        if self._task is None and not self._is_over:
+            if self._is_receiving and now - self._since > _ARRIVAL:
+                self._turn_away(Response(408, b"the request did not arrive in time\n"))
+            elif not self._is_receiving and now - self._since > KEEP_ALIVE:
+                self.close()
+
+    def finish(self) -> None:
+        if self._task is None and not self._is_receiving:
+            self.close()
+
+    def close(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
 
 
-TEXT = "text/plain; charset=utf-8"
-
-
-async def respond(
-    send: Send, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None
-) -> None:
-    """A complete answer."""
-    fields = {"content-type": content_type, "content-length": str(len(body)), **(headers or {})}
-    encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _body(receive: Receive, announced: bytes | None) -> bytes | None:
-    """None, if it is longer than allowed; read no further then."""
-    if announced is not None and announced.isdigit() and int(announced) > MAX_BODY:
-        return None
-    parts: list[bytes] = []
-    length = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":  # the peer has gone; what is there is no review
-            return b"".join(parts)
-        parts.append(message.get("body", b""))
-        length += len(parts[-1])
-        if length > MAX_BODY:
-            return None
-        if not message.get("more_body"):
-            return b"".join(parts)
+_TOO_LARGE = Response(413, b"the body is too large\n")
 
 
 def _listening(listen: str) -> socket.socket:

@@ -1,37 +1,88 @@
 """What the containers of a Pod ask for, together → the requests of one claim. Pure.
 
-Application containers and sidecars run at the same time: each has a request of its own. Init containers run
-before the application containers and one after the other, so they use the requests of those (raised where
-they need more), or one among themselves: the peak, not the sum. A container that is to have less than its
-request has the smaller numbers as a cap. A sidecar's request is never lent: the sidecar is running.
+Application containers and sidecars run at the same time: each has cards of its own. Init containers run
+before the application containers and one after the other, so they use the cards of those (raised where they
+need more), or some among themselves: the peak, not the sum. A container that is to have less than its cards
+were raised to has the smaller numbers as a cap. A sidecar's cards are never lent: the sidecar is running.
 
-Where an init container could use several requests, the one that has to grow least is taken; never two.
+An init container that wants fewer cards than it could borrow splits a share in two, of which the lender has
+both; one that wants more takes all and has the rest to itself. Of several shares those that have to grow
+least are borrowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from claim_mutator.container import Kind, Percent, Reading, Request
-from claim_mutator.names import MAX_CAPS
+from claim_mutator.container import Kind, Percent, Request
+from claim_mutator.names import MAX_CAPS, MEBIBYTE
+from claim_mutator.placement import ANY, Level
+from claim_mutator.terms import PLAIN, Terms
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Of each card: memory is the larger of `mebibytes` and `percent` of the card's; 100 is all of it.
+
+    cores 0: no limit. alone: nobody else on the card.
+    """
+
+    mebibytes: int = 0
+    percent: int = 0
+    cores: int = 0
+    alone: bool = False
+
+    @property
+    def whole(self) -> bool:
+        return self.percent == 100
+
+    @property
+    def fraction(self) -> bool:
+        """Whether it depends on the card's size how much this is."""
+        return 0 < self.percent < 100
+
+    def memory(self, size: int) -> int:
+        """MiB on a card of so many bytes."""
+        share = size // MEBIBYTE * self.percent // 100
+        return max(1, self.mebibytes, share)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One container that asks for cards. alone: whatever its request says."""
+
+    container: str
+    kind: Kind
+    request: Request
+    terms: Terms = PLAIN
+    alone: bool = False
+
+    def amount(self, *, hundred_is_alone: bool = True) -> Amount:
+        memory, cores = self.request.memory, self.request.cores
+        alone = self.alone or (cores == 100 and hundred_is_alone)
+        if memory is None:
+            return Amount(0, 100, cores, alone)
+        if isinstance(memory, Percent):
+            return Amount(0, memory.value, cores, alone)
+        return Amount(memory, 0, cores, alone)
 
 
 @dataclass(frozen=True)
 class Cap:
-    """A container's limit where it is smaller than its request's. None: as the request."""
+    """A container's limit, where it is smaller than its share's."""
 
     container: str
-    memory: int | None
-    """MiB."""
-    cores: int | None
+    amount: Amount
 
 
 @dataclass(frozen=True)
 class Share:
-    """One request of the claim, and the caps of those who use it."""
+    """`count` cards, equal amounts of each: one request of the claim. And the caps of those who use it."""
 
-    request: Request
+    count: int
+    amount: Amount
+    terms: Terms = PLAIN
     caps: tuple[Cap, ...] = ()
 
 
@@ -40,99 +91,130 @@ class Shape:
     """Equal shapes share a template. `shares` are in the order of their first container, init first."""
 
     shares: tuple[Share, ...]
+    together: tuple[tuple[int, ...], ...] = ()
+    """Shares whose cards one container uses, where these are several cards: they have to be different."""
     selectors: tuple[str, ...] = ()
-    same_numa_node: bool = False
+    levels: tuple[Level, ...] = (ANY,)
+    cards: bool = True
+    instances: bool = False
 
     @property
     def devices(self) -> int:
-        return sum(share.request.count for share in self.shares)
+        return sum(share.count for share in self.shares)
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """The shape, and for each reading that asks for cards the index of its share."""
+class Grouping:
+    """shares and together as in Shape; for each ask, in their order, the indexes of its shares."""
 
-    shape: Shape
-    users: tuple[tuple[Reading, int], ...]
-
-
-class _Slot:
-    def __init__(self, request: Request, lendable: bool) -> None:
-        self.request = request
-        self.lendable = lendable
-        self.users: list[Reading] = []
-
-    def share(self) -> Share:
-        return Share(self.request, tuple(filter(None, (_cap(user, self.request) for user in self.users))))
+    shares: tuple[Share, ...]
+    together: tuple[tuple[int, ...], ...]
+    users: tuple[tuple[int, ...], ...]
 
 
-def assign(
-    readings: Iterable[Reading], *, selectors: tuple[str, ...] = (), same_numa_node: bool = False
-) -> Assignment:
-    """Readings in the order of the Pod, init containers first; those without a request are left out."""
-    asking = [reading for reading in readings if reading.request is not None]
-    slots: list[_Slot] = []
-    by_reading: dict[int, _Slot] = {}
+class _Part:
+    """A share in the making."""
+
+    def __init__(self, count: int, ask: Ask, amount: Amount, *, lasting: bool) -> None:
+        self.count = count
+        self.amount = amount
+        self.terms = ask.terms
+        self.lasting = lasting
+        """Of an application container: what it is given, it keeps."""
+        self.lendable = ask.kind is not Kind.SIDECAR
+        self.users: list[tuple[Ask, Amount]] = [(ask, amount)]
+
+    def split(self, count: int) -> _Part:
+        """Takes `count` cards out, into a part that is otherwise the same."""
+        other = _Part(count, self.users[0][0], self.amount, lasting=self.lasting)
+        other.terms, other.lendable, other.users = self.terms, self.lendable, list(self.users)
+        self.count -= count
+        return other
+
+    def raised(self, amount: Amount) -> Amount:
+        """The least amount that serves those who are there and one more."""
+        held = self.amount
+        return Amount(
+            max(held.mebibytes, amount.mebibytes),
+            max(held.percent, amount.percent),
+            _cores(held.cores, amount.cores, lasting=self.lasting),
+            held.alone or amount.alone,
+        )
+
+    def cost(self, amount: Amount, wanted: int) -> tuple[float, float, int, int, float]:
+        """What is borrowed first costs least."""
+        raised, held = self.raised(amount), self.amount
+        growth = float(raised.percent - held.percent) * _MEBIBYTES_OF_A_PERCENT
+        growth += raised.mebibytes - held.mebibytes
+        conflict = int(not amount.cores and 0 < held.cores < 100)
+        size = held.mebibytes + held.percent * _MEBIBYTES_OF_A_PERCENT
+        return growth, raised.cores - held.cores, conflict, abs(self.count - wanted), size
+
+    def lend(self, ask: Ask, amount: Amount, terms: Terms) -> None:
+        self.amount, self.terms = self.raised(amount), terms
+        self.users.append((ask, amount))
+
+    def share(self, asks: Sequence[Ask]) -> Share:
+        order = {id(ask): index for index, ask in enumerate(asks)}
+        users = sorted(self.users, key=lambda user: order[id(user[0])])
+        caps = (Cap(ask.container, amount) for ask, amount in users if _is_less(amount, self.amount))
+        return Share(self.count, self.amount, self.terms, tuple(caps))
+
+
+_MEBIBYTES_OF_A_PERCENT = 1024.0  # only to compare growth; which card it will be is not known
+
+
+def group(asks: Sequence[Ask], *, hundred_is_alone: bool = True) -> Grouping:
+    """Asks in the order of the Pod, init containers first."""
+    parts: list[_Part] = []
     # Longest-lived first, so that init containers find what they can use.
-    for reading in sorted(asking, key=lambda reading: reading.kind is Kind.INIT):
-        request = _request(reading)
-        slot = _lent(slots, request) if reading.kind is Kind.INIT else None
-        if slot is None:
-            slot = _Slot(request, lendable=reading.kind is not Kind.SIDECAR)
-            slots.append(slot)
-        slot.request = _peak(slot.request, request) or slot.request
-        slot.users.append(reading)
-        by_reading[id(reading)] = slot
-    ordered = list(dict.fromkeys(by_reading[id(reading)] for reading in asking))
-    for slot in ordered:
-        slot.users.sort(key=asking.index)
-    shape = Shape(tuple(slot.share() for slot in ordered), selectors, same_numa_node)
-    return Assignment(shape, tuple((reading, ordered.index(by_reading[id(reading)])) for reading in asking))
+    for ask in sorted(asks, key=lambda ask: ask.kind is Kind.INIT):
+        amount = ask.amount(hundred_is_alone=hundred_is_alone)
+        missing = ask.request.count
+        if ask.kind is Kind.INIT:
+            missing -= _borrow(parts, ask, amount)
+        if missing:
+            parts.append(_Part(missing, ask, amount, lasting=ask.kind is not Kind.INIT))
+    used_by = [[part for part in parts if any(user is ask for user, _ in part.users)] for ask in asks]
+    ordered = list(dict.fromkeys(part for used in used_by for part in used))
+    users = tuple(tuple(sorted(ordered.index(part) for part in used)) for used in used_by)
+    several = (used for used, ask in zip(users, asks, strict=True) if ask.request.count > 1)
+    together = tuple(dict.fromkeys(several))
+    return Grouping(tuple(part.share(asks) for part in ordered), together, users)
 
 
-def _lent(slots: list[_Slot], request: Request) -> _Slot | None:
-    """The slot that has to grow least to hold the request; of those the smallest."""
-    best: tuple[tuple[float, int, float], _Slot] | None = None
-    for slot in slots:
-        if not slot.lendable or len(slot.users) >= MAX_CAPS:
+def _borrow(parts: list[_Part], ask: Ask, amount: Amount) -> int:
+    """Makes an init container a user of cards that are there; how many."""
+    wanted = ask.request.count
+    candidates = [part for part in parts if part.lendable and len(part.users) < MAX_CAPS]
+    borrowed = 0
+    for part in sorted(candidates, key=lambda part: part.cost(amount, wanted)):
+        terms = part.terms.together(ask.terms)
+        if terms is None:
             continue
-        peak = _peak(slot.request, request)
-        if peak is None:
-            continue
-        held, needed = _amount(slot.request), _amount(peak)
-        growth = 0.0 if held == needed else needed - held
-        cost = (growth, peak.cores - slot.request.cores, held)
-        if best is None or cost < best[0]:
-            best = (cost, slot)
-    return best[1] if best else None
+        if part.count > wanted - borrowed:
+            part = part.split(wanted - borrowed)  # noqa: PLW2901 - the other half stays as it is
+            parts.append(part)
+        part.lend(ask, amount, terms)
+        borrowed += part.count
+        if borrowed == wanted:
+            break
+    return borrowed
 
 
-def _peak(one: Request, other: Request) -> Request | None:
-    """The smallest request that holds either; None where that can't be said (percentages)."""
-    if one.count != other.count:
-        return None
-    cores = max(one.cores, other.cores)
-    if one.memory == other.memory:
-        return replace(one, cores=cores)
-    if isinstance(one.memory, Percent) or isinstance(other.memory, Percent):
-        return None
-    if one.memory is None or other.memory is None:
-        return replace(one, memory=None, cores=cores)
-    return replace(one, memory=max(one.memory, other.memory), cores=cores)
+def _cores(held: int, wanted: int, *, lasting: bool) -> int:
+    """0 and 100 are no limit: who has none keeps it, and who has one gets it as a cap.
+
+    What an application container is guaranteed it keeps, also where an init container without a limit uses
+    its card.
+    """
+    if held == 0 and 0 < wanted < 100:
+        return 0
+    if wanted == 0 and 0 < held < 100 and not lasting:
+        return 0
+    return max(held, wanted)
 
 
-def _amount(request: Request) -> float:
-    return float(request.memory) if isinstance(request.memory, int) else float("inf")
-
-
-def _cap(user: Reading, held: Request) -> Cap | None:
-    own = _request(user)
-    memory = own.memory if isinstance(own.memory, int) and own.memory != held.memory else None
-    cores = own.cores if own.cores and own.cores < held.cores else None
-    return Cap(user.name, memory, cores) if memory is not None or cores is not None else None
-
-
-def _request(reading: Reading) -> Request:
-    if reading.request is None:
-        raise ValueError("a container that asks for nothing has no request")
-    return reading.request
+def _is_less(own: Amount, held: Amount) -> bool:
+    limited = 0 < own.cores < 100 and own.cores != held.cores
+    return limited or (not own.whole and (own.mebibytes, own.percent) != (held.mebibytes, held.percent))

@@ -8,6 +8,7 @@ import unicodedata
 from claim_mutator.names import ResourceNames, Role
 
 _ALIKE = 0.8
+_ALIKE_DOMAIN = 0.85
 _FOREIGN = ("mig-", "gpu.shared", "gpu.replicas")
 """Resources of NVIDIA's own device plugin."""
 
@@ -20,10 +21,12 @@ def intended(key: str, names: ResourceNames, *, beside_ours: bool) -> str | None
     if key in names.roles:
         return None
     domain, slash, name = key.partition("/")
-    if not slash or _plain(domain) not in names.domains:
+    if not slash:
         return None
-    plain = _plain(name)
-    known = {own.partition("/")[2]: own for own in names.roles if own.partition("/")[0] == _plain(domain)}
+    plain, domain = _plain(name), _plain(domain)
+    if domain not in names.domains:
+        return _in_a_misspelt_domain(domain, plain, names) if beside_ours else None
+    known = {own.partition("/")[2]: own for own in names.roles if own.partition("/")[0] == domain}
     if plain in known:
         return known[plain]  # other case, another kind of hyphen
     if plain.startswith(_FOREIGN):
@@ -41,6 +44,13 @@ def intended(key: str, names: ResourceNames, *, beside_ours: bool) -> str | None
         nearest = difflib.get_close_matches(plain, known, n=1, cutoff=0)
         return names.preferred(Role.COUNT) if plain.startswith("vgpu") else known[nearest[0]]
     return None
+
+
+def _in_a_misspelt_domain(domain: str, name: str, names: ResourceNames) -> str | None:
+    """`nvdia.com/gpumem`; somebody else's domain is no more alike than `hami.nvidia.com`."""
+    alike = difflib.get_close_matches(domain, names.domains, n=1, cutoff=_ALIKE_DOMAIN)
+    meant = f"{alike[0]}/{name}" if alike else ""
+    return meant if meant in names.roles else None
 
 
 def _plain(text: str) -> str:

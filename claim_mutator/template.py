@@ -7,42 +7,22 @@ same, share one template, and nobody has to remember which is whose.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from claim_mutator.container import Percent, Request
-from claim_mutator.names import (
-    CAPACITY_CORES,
-    CAPACITY_MEMORY,
-    CAPACITY_SHARES,
-    CONFIG_API_VERSION,
-    DEVICE_CLASS,
-    DRIVER,
-    MANAGED_BY,
-    MEBIBYTE,
-    MUTATOR,
-    WHOLE_CARD_SHARES,
-)
-from claim_mutator.selection import cel_string
-from claim_mutator.shape import Shape, Share
-from kube.quantity import format_bytes, format_number
+from claim_mutator.alternatives import Alternative, alternatives
+from claim_mutator.cluster import Cluster
+from claim_mutator.names import CONFIG_API_VERSION, DRIVER, MANAGED_BY, MEBIBYTE, MUTATOR
+from claim_mutator.placement import ANY, Level
+from claim_mutator.rules import DeviceClasses
+from claim_mutator.shape import Amount, Shape, Share
+from claim_mutator.terms import CorePolicy, Terms
+from kube.quantity import format_bytes
 
 NAME_PREFIX = "tessera-"
-_GIBIBYTE = 1 << 30
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """What a template depends on beside the shape."""
-
-    card_sizes: tuple[int, ...] = ()
-    """Memory of the cluster's cards as published, bytes, ascending, each size once."""
-    counts_are_distinct: bool = True
-    """Whether `count: N` gives N different cards: from Kubernetes 1.36 on."""
-    device_class: str = DEVICE_CLASS
 
 
 @dataclass(frozen=True)
@@ -67,31 +47,22 @@ class Template:
             "spec": self.spec,
         }
 
+    @property
+    def devices(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.spec["spec"]["devices"]
+        return found
 
-def template_of(shape: Shape, cluster: Cluster) -> Template:
+
+def template_of(shape: Shape, cluster: Cluster, classes: DeviceClasses | None = None) -> Template:
     """Percentages must be resolvable: at least one card size, at most eight."""
-    requests: list[dict[str, Any]] = []
-    constraints: list[dict[str, Any]] = []
-    config: list[dict[str, Any]] = []
-    request_names: list[tuple[str, ...]] = []
-    for index, share in enumerate(shape.shares):
-        names, each = _request_names(index, share.request.count, cluster)
-        request_names.append(names)
-        requests += [_request(name, each, share.request, shape, cluster) for name in names]
-        if share.request.count > 1:
-            constraints.append({"requests": list(names), "distinctAttribute": f"{DRIVER}/uuid"})
-            if shape.same_numa_node:
-                constraints.append({"requests": list(names), "matchAttribute": f"{DRIVER}/numaNode"})
-        if share.caps:
-            config.append({"requests": list(names), "opaque": _caps(share)})
-    devices: dict[str, Any] = {"requests": requests}
-    if constraints:
-        devices["constraints"] = constraints
-    if config:
-        devices["config"] = config
-    spec = {"spec": {"devices": devices}}
+    builder = _Builder(shape, cluster, classes or DeviceClasses())
+    for index in range(len(shape.shares)):
+        builder.add_share(index)
+    for used in shape.together:
+        builder.add_constraints(used)
+    spec = {"spec": {"devices": builder.devices()}}
     digest = hashlib.sha256(canonical(spec)).hexdigest()
-    return Template(NAME_PREFIX + digest[:16], spec, tuple(request_names))
+    return Template(NAME_PREFIX + digest[:16], spec, tuple(builder.names))
 
 
 def canonical(spec: dict[str, Any]) -> bytes:
@@ -99,60 +70,154 @@ def canonical(spec: dict[str, Any]) -> bytes:
     return msgspec.json.encode(spec, order="sorted")
 
 
-def _request_names(index: int, count: int, cluster: Cluster) -> tuple[tuple[str, ...], int]:
-    """The names, and how many cards each of them has."""
-    if count == 1 or cluster.counts_are_distinct:
-        return (f"g{index}",), count
-    return tuple(f"g{index}-{card}" for card in range(count)), 1
+class _Builder:
+    def __init__(self, shape: Shape, cluster: Cluster, classes: DeviceClasses) -> None:
+        self._shape = shape
+        self._cluster = cluster
+        self._classes = classes
+        self._requests: list[dict[str, Any]] = []
+        self._constraints: list[dict[str, Any]] = []
+        self._config: list[dict[str, Any]] = []
+        self._alternatives: list[list[Alternative]] = []
+        self.names: list[tuple[str, ...]] = []
+
+    def devices(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"requests": self._requests}
+        if self._constraints:
+            found["constraints"] = self._constraints
+        if self._config:
+            found["config"] = self._config
+        return found
+
+    def add_share(self, index: int) -> None:
+        share = self._shape.shares[index]
+        names, each = self._request_names(index)
+        forms = alternatives(share, self._shape, self._levels(index, names), self._cluster)
+        self.names.append(names)
+        self._alternatives.append(forms)
+        terms = _effective(share)
+        for name in names:
+            bodies = [{"name": form.name} | self._body(form, terms, each) for form in forms]
+            if len(bodies) > 1:
+                self._requests.append({"name": name, "firstAvailable": bodies})
+            else:
+                del bodies[0]["name"]
+                self._requests.append({"name": name, "exactly": bodies[0]})
+        self._add_config(share, terms, names, forms)
+
+    def add_constraints(self, used: tuple[int, ...]) -> None:
+        """Between the cards of one container."""
+        names = [name for index in used for name in self.names[index]]
+        self._constraints.append({"requests": names, "distinctAttribute": f"{DRIVER}/uuid"})
+        forms = {index: self._alternatives[index] for index in used}
+        for level in dict.fromkeys(form.level for index in used for form in forms[index]):
+            if level.match is None:
+                continue
+            listed = names
+            if any(form.level != level for index in used for form in forms[index]):
+                listed = [
+                    f"{name}/{form.name}"
+                    for index in used
+                    for name in self.names[index]
+                    for form in forms[index]
+                    if form.level == level
+                ]
+            self._constraints.append({"requests": listed, "matchAttribute": level.match})
+
+    def _request_names(self, index: int) -> tuple[tuple[str, ...], int]:
+        """The names, and how many cards each of them has."""
+        count = self._shape.shares[index].count
+        split = any(index in used and len(used) > 1 for used in self._shape.together)
+        distinct = self._cluster.counts_are_distinct and not (
+            split and not self._cluster.counts_are_distinct_across_requests
+        )
+        if count == 1 or distinct:
+            return (f"g{index}",), count
+        return tuple(f"g{index}-{card}" for card in range(count)), 1
+
+    def _levels(self, index: int, names: tuple[str, ...]) -> tuple[Level, ...]:
+        """Several requests would each choose a level of its own, so only one request can have several."""
+        groups = [used for used in self._shape.together if index in used]
+        if not groups:
+            return (ANY,)
+        if len(names) == 1 and all(len(used) == 1 for used in groups):
+            return self._shape.levels
+        binding = self._shape.levels[-1].selector is not None
+        return self._shape.levels[:1] if binding else self._shape.levels[-1:]
+
+    def _body(self, form: Alternative, terms: Terms, count: int) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "deviceClassName": self._class(form, terms),
+            "allocationMode": "ExactCount",
+            "count": count,
+        }
+        if form.selectors:
+            body["selectors"] = [{"cel": {"expression": text}} for text in form.selectors]
+        if form.capacity:
+            body["capacity"] = {"requests": form.capacity}
+        return body
+
+    def _class(self, form: Alternative, terms: Terms) -> str:
+        if form.instance:
+            return self._classes.mig
+        if terms.unlimited or terms.core_policy is CorePolicy.DISABLE:
+            return self._classes.trusted
+        return self._classes.priority if terms.high else self._classes.shared
+
+    def _add_config(
+        self, share: Share, terms: Terms, names: tuple[str, ...], forms: list[Alternative]
+    ) -> None:
+        parameters = [{} if form.instance else _parameters(share, terms, form.size) for form in forms]
+        if all(each == parameters[0] for each in parameters):
+            self._configure(names, parameters[0])
+            return
+        for form, each in zip(forms, parameters, strict=True):
+            self._configure([f"{name}/{form.name}" for name in names], each)
+
+    def _configure(self, requests: Iterable[str], parameters: dict[str, Any]) -> None:
+        if parameters:
+            head = {"apiVersion": CONFIG_API_VERSION, "kind": "ShareConfig"}
+            opaque = {"driver": DRIVER, "parameters": head | parameters}
+            self._config.append({"requests": list(requests), "opaque": opaque})
 
 
-def _request(name: str, count: int, request: Request, shape: Shape, cluster: Cluster) -> dict[str, Any]:
-    common = {"deviceClassName": cluster.device_class, "allocationMode": "ExactCount", "count": count}
-    if not isinstance(request.memory, Percent):
-        amounts = _selectors(shape.selectors) | _capacity(request.memory, request.cores)
-        return {"name": name, "exactly": common | amounts}
-    alternatives = []
-    for size in cluster.card_sizes:
-        share = max(1, size // MEBIBYTE * request.memory.value // 100)
-        amounts = _selectors((_of_size(size), *shape.selectors)) | _capacity(share, request.cores)
-        alternatives.append({"name": _size_name(size)} | common | amounts)
-    return {"name": name, "firstAvailable": alternatives}
+def _effective(share: Share) -> Terms:
+    """Without what changes nothing, so that more Pods share a template, and nobody needs to be trusted."""
+    amount, terms = share.amount, share.terms
+    alone = amount.alone or amount.whole
+    enforced = not (amount.alone and amount.whole)
+    throttled = 0 < amount.cores < 100 or any(0 < cap.amount.cores < 100 for cap in share.caps)
+    return Terms(
+        high=terms.high and not alone,
+        core_policy=terms.core_policy if throttled and not terms.unlimited else CorePolicy.DEFAULT,
+        unlimited=terms.unlimited and enforced,
+    )
 
 
-def _selectors(expressions: Sequence[str]) -> dict[str, Any]:
-    return {"selectors": [{"cel": {"expression": text}} for text in expressions]} if expressions else {}
-
-
-def _capacity(memory: int | None, cores: int) -> dict[str, Any]:
-    """What is not mentioned takes the slice's default: all memory, no cores, the smallest share."""
-    requests: dict[str, str] = {}
-    if memory is not None:
-        requests[CAPACITY_MEMORY] = format_bytes(memory * MEBIBYTE)
-    if cores:
-        requests[CAPACITY_CORES] = format_number(cores)
-    if cores == 100:  # HAMi: needs an idle card, and nobody joins
-        requests[CAPACITY_SHARES] = format_number(WHOLE_CARD_SHARES)
-    return {"capacity": {"requests": requests}} if requests else {}
-
-
-def _of_size(size: int) -> str:
-    memory = f"device.capacity[{cel_string(DRIVER)}].{CAPACITY_MEMORY}"
-    return f"has({memory}) && {memory}.compareTo(quantity({cel_string(format_bytes(size))})) == 0"
-
-
-def _size_name(size: int) -> str:
-    """s80 for 80 GiB, s24564mi for what is no whole number of GiB."""
-    return f"s{size // _GIBIBYTE}" if size % _GIBIBYTE == 0 else f"s{size // MEBIBYTE}mi"
-
-
-def _caps(share: Share) -> dict[str, Any]:
+def _parameters(share: Share, terms: Terms, size: int | None) -> dict[str, Any]:
+    """A claim can only tighten what its class says: the trusted class is loose in all."""
+    if terms.unlimited:
+        return {}
+    found: dict[str, Any] = {}
+    if terms.core_policy is CorePolicy.DISABLE:
+        found |= {"enforcement": "library"} | ({} if terms.high else {"priority": 1})
+    elif terms.core_policy is CorePolicy.FORCE:
+        found["corePolicy"] = CorePolicy.FORCE.value
     caps = []
     for cap in share.caps:
-        entry: dict[str, Any] = {"container": cap.container}
-        if cap.memory is not None:
-            entry["memory"] = format_bytes(cap.memory * MEBIBYTE)
-        if cap.cores is not None:
-            entry["cores"] = cap.cores
-        caps.append(entry)
-    parameters = {"apiVersion": CONFIG_API_VERSION, "kind": "ShareConfig", "caps": caps}
-    return {"driver": DRIVER, "parameters": parameters}
+        limits = _cap(cap.amount, share.amount, size)
+        if limits:
+            caps.append({"container": cap.container} | limits)
+    return found | ({"caps": caps} if caps else {})
+
+
+def _cap(own: Amount, held: Amount, size: int | None) -> dict[str, Any]:
+    """What of the container's amount is less than its share's, on a card of this size."""
+    found: dict[str, Any] = {}
+    if not own.whole:
+        memory = own.memory(size or 0)
+        if held.whole or memory < held.memory(size or 0):
+            found["memory"] = format_bytes(memory * MEBIBYTE)
+    if 0 < own.cores < 100 and own.cores != held.cores:
+        found["cores"] = own.cores
+    return found

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from claim_mutator.names import MANAGED_BY, MUTATOR
+from claim_mutator.quota.cost import Demand, demand_of
 from claim_mutator.template import Template
 from kube import paths
 from kube.client import Client
@@ -21,6 +22,8 @@ from kube.errors import AlreadyExists, NotFound
 SELECTOR = {"labelSelector": f"{MANAGED_BY}={MUTATOR}"}
 UNUSED_SINCE = "tessera.dev/unused-since"
 """The keeper's mark, an annotation."""
+_KEPT = ("namespace", "name", "uid", "resourceVersion")
+_DEMAND = "demand"
 _FRESH = 60.0  # seconds after which the reflector must have seen what we made
 
 
@@ -83,6 +86,29 @@ class TemplateStore:
         except NotFound:
             return False
         return True
+
+
+def reduced(instance_class: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What is kept of a template: thousands of them take little room then. With what a quota has to know."""
+
+    def essential(template: dict[str, Any]) -> dict[str, Any]:
+        metadata = template["metadata"]
+        kept = {key: metadata[key] for key in _KEPT if key in metadata}
+        mark = (metadata.get("annotations") or {}).get(UNUSED_SINCE)
+        if mark is not None:
+            kept["annotations"] = {UNUSED_SINCE: mark}
+        return {
+            "metadata": kept,
+            _DEMAND: demand_of(template.get("spec", {}).get("spec") or {}, instance_class),
+        }
+
+    return essential
+
+
+def demand(template: Mapping[str, Any] | None) -> Demand | None:
+    """Of one that was `reduced`."""
+    found: Demand | None = None if template is None else template.get(_DEMAND)
+    return found
 
 
 def marked(template: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ Exit status 0: done; 1: refused or not readable, with the reason on stderr.
 from __future__ import annotations
 
 import enum
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -91,12 +92,13 @@ def _seconds(nanoseconds: int) -> str:
 
 def _limits_table(limits: abi.Limits, usage: abi.Usage) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    now = limits.cores_at(time.monotonic_ns())
     rows = [
         ("card", f"{limits.uuid}, {format_bytes(limits.card_memory_bytes)}"),
         ("claim", limits.claim or "none"),
         ("memory", f"{format_bytes(usage.memory_bytes)} of {format_bytes(limits.memory_bytes)}"),
         ("highest", format_bytes(usage.peak_memory_bytes)),
-        ("cores", f"{_cores(limits.effective_cores)} now, {_cores(limits.guaranteed_cores)} guaranteed"),
+        ("cores", f"{_cores(now)} now, {_cores(limits.guaranteed_cores)} guaranteed"),
         ("policy", f"{limits.policy.name.lower()}, priority {limits.priority}"),
     ]
     for cap in limits.caps:

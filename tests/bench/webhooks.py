@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from claim_mutator import certificates
+from kube.client import Client
 from tests.bench.reviews import BadAnswer, Bodies, send
 from tests.conformance.control_plane import HOST, ControlPlane, die_with_parent, free_port
+from tests.conformance.host import Host, in_cluster, make
 
 PEER = "PEER_HAMI_DRA"
 _START = 30.0  # seconds
@@ -41,6 +44,8 @@ class Webhook:
     def __init__(self, name: str, plane: ControlPlane, root: Path) -> None:
         self.name = name
         self.port = free_port()
+        self.http = 0
+        """Of /metrics, where there are any."""
         self.directory = root / name
         self.directory.mkdir()
         self._log = self.directory / "log"
@@ -48,16 +53,18 @@ class Webhook:
         self.ca_bundle = base64.b64encode(held.ca_bundle).decode()
         (self.directory / "tls.crt").write_bytes(held.certificate)
         (self.directory / "tls.key").write_bytes(held.key)
-        self.kubeconfig = self.directory / "kubeconfig"
-        self.kubeconfig.write_text(json.dumps(_kubeconfig(plane)))
+        self._plane = plane
+        self._host = asyncio.run(_host(plane, name, self.directory / "host"))
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
+    def start(self, *command: str) -> None:
+        """As in a Pod: with a service account's token."""
+        argv, variables = in_cluster(self._plane, self._host, command)
         own = {key: value for key, value in os.environ.items() if not key.startswith("TESSERA_")}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                die_with_parent(*command),
-                env=own | dict(environment or {}),
+                die_with_parent(*argv),
+                env=own | variables,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -79,6 +86,17 @@ class Webhook:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
 
+    def own_seconds(self) -> tuple[float, float]:
+        """Reviews converted, and the time that they took inside."""
+        with urllib.request.urlopen(f"http://{HOST}:{self.http}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        name = "tessera_mutator_admission_duration_seconds"
+        count, total = (
+            float(re.findall(rf'^{name}_{part}{{result="converted"}} (\S+)$', text, re.MULTILINE)[0])
+            for part in ("count", "sum")
+        )
+        return count, total
+
     def end(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -88,11 +106,11 @@ class Webhook:
 def ours(plane: ControlPlane, root: Path) -> Webhook:
     """Ready: it knows what there is in the cluster."""
     found = Webhook("ours", plane, root)
-    http = free_port()
+    found.http = http = free_port()
     found.start(
         sys.executable, "-m", "claim_mutator.main",
         "--listen", f"{HOST}:{found.port}", "--http-address", f"{HOST}:{http}",
-        "--kubeconfig", str(found.kubeconfig), "--namespace", "default",
+        "--namespace", "default",
         "--tls-directory", str(found.directory),
     )  # fmt: skip
     deadline = time.monotonic() + _START
@@ -122,20 +140,10 @@ def peer(plane: ControlPlane, root: Path) -> Webhook | None:
         "--kube-api-qps=100000", "--kube-api-burst=100000",
         "--metrics-bind-address=0", "--health-probe-bind-address=0",
         f"--device-config-file={configuration}",
-        environment={"KUBECONFIG": str(found.kubeconfig)},
     )  # fmt: skip
     return found
 
 
-def _kubeconfig(plane: ControlPlane) -> dict[str, object]:
-    connection = plane.connection
-    cluster = {"server": connection.server, "certificate-authority": str(connection.ca_file)}
-    user = {"client-certificate": str(connection.client_cert), "client-key": str(connection.client_key)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "plane", "cluster": cluster}],
-        "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": "plane", "context": {"cluster": "plane", "user": "admin"}}],
-        "current-context": "plane",
-    }
+async def _host(plane: ControlPlane, name: str, root: Path) -> Host:
+    async with Client(plane.connection, user_agent="bench") as client:
+        return await make(plane, client, f"node-{name}", root)

@@ -16,6 +16,7 @@ from kube.configuration import Connection
 from kube.errors import ApiError
 from tests.cluster import network, vertical
 from tests.cluster.cluster import Cluster, CommandError
+from tests.cluster.test_mutator import two_replicas
 
 pytestmark = pytest.mark.cluster
 
@@ -27,6 +28,7 @@ FAST = {"replicas": 2, "quotaPeriod": 1}
 def cluster(installed_cluster: Cluster) -> Iterator[Cluster]:
     """With two replicas of the webhook."""
     installed_cluster.install_chart({"mutator": FAST})
+    two_replicas(installed_cluster)
     yield installed_cluster
     installed_cluster.install_chart()
 
@@ -40,7 +42,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
         lambda: cluster.kubectl("get", "serviceaccount", "default", "-n", name, "--ignore-not-found"),
     )
     yield name
-    vertical.delete(cluster, name)
+    cluster.kubectl("delete", "namespace", name, "--wait")
 
 
 def quota(cluster: Cluster, namespace: str, hard: dict[str, str]) -> None:

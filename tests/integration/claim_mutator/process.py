@@ -154,12 +154,12 @@ class Caller:
             return answer.status, await answer.text()
 
     async def review(
-        self, pod: dict[str, Any], *, dry_run: bool = False, namespace: str = "n"
+        self, pod: dict[str, Any], *, dry_run: bool = False, namespace: str = "n", kind: str = "Pod"
     ) -> dict[str, Any]:
         """The `response` of the answer; its patch decoded."""
         request = {
             "uid": "u-1",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "kind": {"group": "", "version": "v1", "kind": kind},
             "resource": {"group": "", "version": "v1", "resource": "pods"},
             "namespace": namespace,
             "operation": "CREATE",

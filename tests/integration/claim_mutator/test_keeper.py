@@ -14,6 +14,7 @@ from claim_mutator.template import Template
 from claim_mutator.templates import SELECTOR, UNUSED_SINCE, TemplateStore
 from kube import paths
 from kube.client import Client
+from kube.errors import ApiError
 from kube.reflector import Reflector
 from tests.integration.api_server import ApiServer
 from tests.integration.claim_mutator.process import TEMPLATES
@@ -152,3 +153,77 @@ async def test_foreign_templates_are_not_looked_at(cluster: Cluster) -> None:
     await cluster.turn(after=KEEP)
     await cluster.keeper.turn()
     assert [item["metadata"]["name"] for item in cluster.api.all(TEMPLATES)] == ["tessera-2"]
+
+
+@pytest.mark.parametrize(
+    ("collection", "steps"),
+    [
+        ("/apis/apps/v1/deployments", ("template",)),
+        ("/apis/apps/v1/statefulsets", ("template",)),
+        ("/apis/batch/v1/cronjobs", ("jobTemplate", "spec", "template")),
+        ("/api/v1/replicationcontrollers", ("template",)),
+    ],
+)
+async def test_named_by_what_makes_pods_stays(
+    cluster: Cluster, collection: str, steps: tuple[str, ...]
+) -> None:
+    """Also with no replicas: it is somebody's copy of a converted Pod, and no review makes it again."""
+    held: dict[str, Any] = {"spec": {"resourceClaims": [{"resourceClaimTemplateName": "tessera-1"}]}}
+    for step in reversed(steps):
+        held = {step: held}
+    owner = {"metadata": {"name": "o", "namespace": "n"}, "spec": held | {"replicas": 0}}
+    cluster.api.put(collection, owner)
+    await cluster.turn()
+    await cluster.turn(after=KEEP)
+    assert cluster.marks == [None]
+    cluster.api.drop(collection, "o", "n")
+    await cluster.turn()
+    await cluster.turn(after=KEEP)
+    assert cluster.marks == []
+
+
+async def test_what_cannot_be_listed_is_no_reason_to_remove(cluster: Cluster) -> None:
+    await cluster.turn()
+    cluster.api.refuse(403, when=lambda seen: "/batch/" in seen.path)
+    with pytest.raises(ApiError):
+        await cluster.turn(after=KEEP)
+    assert len(cluster.marks) == 1
+
+
+async def test_owners_are_listed_only_for_what_would_go(cluster: Cluster) -> None:
+    cluster.pod()
+    await cluster.turn()
+    await cluster.turn(after=KEEP)
+    assert not [seen for seen in cluster.api.requests if "/apis/apps/" in seen.path]
+
+
+async def test_only_the_leader_looks(cluster: Cluster) -> None:
+    leads = False
+    client = cluster.keeper._client
+    keeper = TemplateKeeper(client, cluster.reflector.objects, period=0.01, keep=0, leads=lambda: leads)
+    task = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0.1)
+    assert cluster.marks == [None]
+    leads = True
+    for _ in range(100):
+        if not cluster.marks:
+            break
+        await asyncio.sleep(0.02)
+    assert cluster.marks == []
+    task.cancel()
+
+
+async def test_a_thousand_templates_of_one_namespace_cost_one_list(cluster: Cluster) -> None:
+    for number in range(1000):
+        labels = {"app.kubernetes.io/managed-by": "tessera-mutator"}
+        metadata = {"name": f"tessera-x{number}", "namespace": "n", "labels": labels}
+        cluster.api.put(TEMPLATES, {"metadata": metadata, "spec": {}})
+    for number in range(250):
+        claims = [{"name": "tessera", "resourceClaimTemplateName": f"tessera-x{number}"}]
+        metadata = {"name": f"p-{number}", "namespace": "n"}
+        cluster.api.put(PODS, {"metadata": metadata, "spec": {"resourceClaims": claims}})
+    await cluster.settled()
+    cluster.api.requests.clear()
+    await cluster.turn()
+    assert sum(seen.path.endswith("/pods") for seen in cluster.api.requests) == 3, "pages of 100"
+    assert sum(mark is not None for mark in cluster.marks) == 751

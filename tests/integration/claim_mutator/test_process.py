@@ -84,6 +84,47 @@ async def test_percentage_uses_the_clusters_cards(api: ApiServer, caller: Caller
     assert [each["name"] for each in request["firstAvailable"]] == ["s24", "s80"]
 
 
+async def test_trust_follows_the_namespaces_label(api: ApiServer, running: Mutator, caller: Caller) -> None:
+    document = manifest(container(gpu="1", gpumem="3000"))
+    document["spec"]["containers"][0]["env"] = [{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]
+
+    async def device_class() -> str:
+        response = await caller.review(document, namespace="team")
+        name = response["patch"][-1]["value"][0]["resourceClaimTemplateName"]
+        (template,) = [each for each in api.all(TEMPLATES) if each["metadata"]["name"] == name]
+        found: str = template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"]
+        assert bool(response.get("warnings")) is (found == "gpu.tessera.dev")
+        return found
+
+    async def becomes(expected: str) -> None:
+        for _ in range(100):
+            if await device_class() == expected:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("".join(running.log))
+
+    assert await device_class() == "gpu.tessera.dev"
+    labels = {"tessera.dev/trusted": "true"}
+    api.put("/api/v1/namespaces", {"metadata": {"name": "team", "labels": labels}})
+    await becomes("trusted.gpu.tessera.dev")
+    api.put("/api/v1/namespaces", {"metadata": {"name": "team", "labels": {}}})
+    await becomes("gpu.tessera.dev")
+
+
+async def test_authors_of_workloads_are_told(running: Mutator, caller: Caller) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {"template": {"spec": {"containers": [container(gpu="1", gpumem="16Gi")]}}},
+    }
+    response = await caller.review(job, kind="Job")
+    assert response["allowed"]
+    assert "patch" not in response
+    assert "its Pods will be refused" in response["warnings"][0]
+    assert await running.metric('tessera_mutator_admissions_total{result="told"}') == 1
+
+
 async def test_known_template_costs_no_call(api: ApiServer, caller: Caller) -> None:
     await caller.review(POD)
     api.requests.clear()
@@ -299,6 +340,6 @@ async def test_server_that_is_too_old(api: ApiServer, tmp_path: Path) -> None:
 
 
 async def test_bad_settings_are_all_named(api: ApiServer, tmp_path: Path) -> None:
-    async with mutator(api, tmp_path, "--default-count", "0", "--log-level", "loud") as process:
+    async with mutator(api, tmp_path, "--default-count=-1", "--log-level", "loud") as process:
         assert await asyncio.wait_for(process.process.wait(), 10) == 2
     assert ["--default-count" in process.log[0], "--log-level" in process.log[1]] == [True, True]

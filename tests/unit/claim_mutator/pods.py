@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from claim_mutator import pod
-from claim_mutator.container import Reading, Rules, read
+from claim_mutator.cluster import Cluster
+from claim_mutator.container import Reading, read
 from claim_mutator.conversion import Conversion, convert
-from claim_mutator.template import Cluster
+from claim_mutator.rules import Rules
 
 GI = 1 << 30
 TWO_SIZES = Cluster(card_sizes=(24 * GI, 80 * GI))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from claim_mutator.container import Percent, Request, Rules
+from claim_mutator.container import Percent, Request
 from claim_mutator.names import ResourceNames
+from claim_mutator.rules import Rules
 from tests.unit.claim_mutator.pods import container, limits, manifest, reading
 
 ALONE = Request(1, None, 100)
@@ -166,6 +167,53 @@ def test_default_count() -> None:
     assert reading(manifest(container(gpumem=1)), Rules(default_count=2)).request == Request(2, 1, 0)
 
 
+def test_no_default_count() -> None:
+    (problem,) = reading(manifest(container(gpumem=1)), Rules(default_count=0)).problems
+    assert "nvidia.com/gpumem: 1 names no number of cards: write nvidia.com/gpu: 1 beside it" in problem.text
+    assert reading(manifest(container(gpu=1)), Rules(default_count=0)).request == ALONE
+
+
+@pytest.mark.parametrize(
+    ("quantities", "request_"),
+    [
+        pytest.param({"gpu": 1}, Request(1, 5000, 100), id="cores 100 all the same"),
+        pytest.param({"gpucores": 30}, Request(1, 5000, 30), id="cores"),
+        pytest.param({"gpu": 1, "gpumem": 0}, Request(1, 5000, 10), id="memory 0"),
+        pytest.param({"gpu": 1, "gpumem_percentage": 0}, Request(1, 5000, 10), id="percentage 0"),
+        pytest.param({"gpu": 1, "gpumem": 3000}, Request(1, 3000, 10), id="memory"),
+        pytest.param({"gpu": 1, "gpumem_percentage": 100}, ALONE, id="percentage 100"),
+        pytest.param({"gpu": 1, "gpumem": 3000, "gpucores": 0}, Request(1, 3000, 0), id="no limit of cores"),
+    ],
+)
+def test_default_memory_and_cores(quantities: dict[str, Any], request_: Request) -> None:
+    rules = Rules(default_memory=5000, default_cores=10)
+    assert reading(manifest(container(**quantities)), rules).request == request_
+
+
+def test_memory_factor() -> None:
+    rules = Rules(memory_factor=1024)
+    assert reading(manifest(container(gpumem=24)), rules).request == Request(1, 24 << 10, 0)
+    for value, meant in (("24Gi", 24), (24 << 30, 24), ("24G", 24), ("1500Mi", 2)):
+        (problem,) = reading(manifest(container(gpumem=value)), rules).problems
+        assert "counts units of 1024 MiB" in problem.text
+        assert problem.text.endswith(f"write {meant}")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("nvdia.com/gpumem", "nvidia.com/gpumem"),
+        ("nvidia.con/gpucores", "nvidia.com/gpucores"),
+        ("hami.nvidia.com/gpumem", None),
+        ("amd.com/gpumem", None),
+    ],
+)
+def test_a_misspelt_domain_beside_ours(key: str, meant: str | None) -> None:
+    found = reading(manifest(container(gpu=1, **{key: 1})))
+    assert [problem.text.rpartition("write ")[2] for problem in found.problems] == ([meant] if meant else [])
+    assert reading(manifest(container(**{key: 1}))).problems == ()
+
+
 def test_useless_percentage_is_told() -> None:
-    (warning,) = reading(manifest(container(gpu=1, gpumem=3000, gpumem_percentage=50))).warnings
-    assert "nvidia.com/gpumem-percentage has no effect beside nvidia.com/gpumem" in warning
+    (notice,) = reading(manifest(container(gpu=1, gpumem=3000, gpumem_percentage=50))).notices
+    assert "nvidia.com/gpumem-percentage has no effect beside nvidia.com/gpumem" in notice.text

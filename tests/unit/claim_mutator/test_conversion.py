@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import copy
-import json
+from dataclasses import replace
 from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from claim_mutator import patch
+from claim_mutator.cluster import Cluster
+from claim_mutator.metadata import CARD_POLICY, MODE, USE_TYPE, USE_UUID
 from claim_mutator.refusal import Refused
-from claim_mutator.template import Cluster
-from tests.unit.claim_mutator.pods import GI, ONE_SIZE, container, converted, manifest
+from tests.unit.claim_mutator.pods import GI, ONE_SIZE, TWO_SIZES, container, converted, manifest
 
 
 def patched(document: dict[str, Any]) -> dict[str, Any]:
@@ -77,15 +76,17 @@ def test_a_claim_called_like_ours_is_not_touched() -> None:
     assert [each["name"] for each in patched(document)["spec"]["resourceClaims"]] == ["tessera", "tessera-2"]
 
 
-def test_priority_becomes_a_variable_and_a_warning() -> None:
-    document = manifest(container(gpu=1, priority=0))
+def test_priority_becomes_a_variable_and_a_class() -> None:
+    document = manifest(container(gpumem=1, priority=0))
     document["spec"]["containers"][0]["env"] = [{"name": "A", "value": "1"}]
     assert patched(document)["spec"]["containers"][0]["env"] == [
         {"name": "A", "value": "1"},
         {"name": "CUDA_TASK_PRIORITY", "value": "0"},
     ]
-    assert any("DeviceClass" in warning for warning in converted(document).warnings)
-    assert not converted(manifest(container(gpu=1, priority=1))).warnings
+    found = converted(document)
+    assert found.warnings == ()
+    assert found.template
+    assert found.template.devices["requests"][0]["exactly"]["deviceClassName"] == "priority.gpu.tessera.dev"
 
 
 def test_priority_replaces_a_variable_that_is_there() -> None:
@@ -154,7 +155,7 @@ def test_refused(document: dict[str, Any], message: str) -> None:
     [
         manifest({"name": "work", "securityContext": {"privileged": True}}),
         manifest(container(gpu=0), nodeName="a"),
-        manifest(container(cpu=1), annotations={"nvidia.com/vgpu-mode": "mig"}),
+        manifest(container(cpu=1), annotations={"nvidia.com/vgpu-mode": "mps"}),
     ],
     ids=["privileged", "nodeName", "annotation"],
 )
@@ -187,83 +188,132 @@ def test_more_than_any_card_has_is_told() -> None:
     assert "more than any card of the cluster has now (40960)" in warning
 
 
-# --- properties -------------------------------------------------------------------------------------------
+def test_amounts_in_annotations_of_a_pod_that_has_none_are_told() -> None:
+    document = manifest(
+        container(cpu=1), annotations={"nvidia.com/gpumem": "3000", "nvidia.com/numa-bind": "x"}
+    )
+    found = converted(document)
+    assert found.operations == ()
+    assert found.warnings == (
+        "annotation nvidia.com/gpumem has no effect: write nvidia.com/gpumem: 3000 into resources.limits",
+    )
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
+
+@pytest.mark.parametrize(
+    ("annotations", "cluster", "message"),
+    [
+        ({}, Cluster(most_cards=2), "3 means 3 different cards, no node has more than 2 now"),
+        (
+            {USE_UUID: "GPU-1, GPU-2"},
+            Cluster(),
+            "3 means 3 different cards, and nvidia.com/use-gpuuuid lists 2",
+        ),
+        (
+            {USE_UUID: "GPU-1,GPU-2,GPU-3"},
+            Cluster(uuids=frozenset({"GPU-9"})),
+            "GPU-1, GPU-2, GPU-3 is no card of the cluster now",
+        ),
+        (
+            {USE_TYPE: "GeForce-RTX-3080"},
+            Cluster(products=frozenset({"NVIDIA GeForce RTX 3080", "NVIDIA L4"})),
+            "GeForce-RTX-3080 is in no card's name now (there are: NVIDIA GeForce RTX 3080, NVIDIA L4)",
+        ),
+    ],
+    ids=["more than a node has", "fewer listed", "unknown", "type"],
 )
-KEYS = ["gpu", "gpumem", "gpumem_percentage", "gpucores", "priority", "cpu", "memory"]
-quantities = st.one_of(
-    st.integers(0, 120), st.sampled_from(["1k", "3Gi", "0", "50", "1", "2", "-1", "x", "1500m"])
+def test_what_a_pod_will_wait_for(annotations: dict[str, str], cluster: Cluster, message: str) -> None:
+    (warning,) = converted(manifest(container(gpu=3), annotations=annotations), cluster).warnings
+    assert message in warning
+    assert warning.endswith("the Pod will wait")
+
+
+def test_cards_that_are_there_need_no_words() -> None:
+    cluster = Cluster(
+        (24 * GI,), most_cards=2, uuids=frozenset({"GPU-1"}), products=frozenset({"NVIDIA A10"})
+    )
+    annotations = {USE_UUID: "GPU-1,GPU-7", USE_TYPE: "a10"}
+    assert converted(manifest(container(gpu=2), annotations=annotations), cluster).warnings == ()
+
+
+MIG = {MODE: "mig"}
+
+
+def test_an_instance_for_a_pod_that_wants_one() -> None:
+    cluster = replace(TWO_SIZES, instance_sizes=(10 * GI, 20 * GI))
+    found = converted(manifest(container(gpumem=8000, gpucores=30), annotations=MIG), cluster)
+    assert found.template
+    assert [form["name"] for form in found.template.devices["requests"][0]["firstAvailable"]] == [
+        "m10",
+        "m20",
+    ]
+    assert found.warnings == (
+        "container 'work': nvidia.com/gpucores has no effect on MIG instances: each is given whole",
+    )
+    assert converted(manifest(container(gpumem=8000)), cluster).template != found.template
+
+
+@pytest.mark.parametrize(
+    ("quantities", "message"),
+    [
+        ({"gpu": 1}, "chosen by their memory, and it names none: write nvidia.com/gpumem in MiB"),
+        ({"gpumem_percentage": 50}, "gpumem-percentage: 50 can't be turned into memory: MIG instances are"),
+        ({"gpumem": 0, "gpucores": 30}, "write nvidia.com/gpumem"),
+    ],
+    ids=["count alone", "percentage", "memory 0"],
 )
-resources = st.dictionaries(st.sampled_from(KEYS), quantities, max_size=5)
+def test_an_instance_of_how_much(quantities: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        converted(manifest(container(**quantities), annotations=MIG))
+    either = {MODE: "mig,hami-core"}
+    assert converted(manifest(container(**quantities), annotations=either)).template
 
 
-@st.composite
-def pods(draw: st.DrawFn) -> dict[str, Any]:
-    """Pods with unknown fields everywhere."""
-
-    def one(name: str) -> dict[str, Any]:
-        found = container(name, **draw(resources)) | {"future": draw(json_values)}
-        if draw(st.booleans()):
-            found["resources"]["claims"] = [{"name": "own", "later": draw(json_values)}]
-        if draw(st.booleans()):
-            found["env"] = [{"name": "A", "valueFrom": draw(json_values)}]
-        found["resources"]["future"] = draw(json_values)
-        return found
-
-    document = manifest(*(one(f"c{number}") for number in range(draw(st.integers(1, 3)))))
-    document["spec"]["initContainers"] = [one(f"i{number}") for number in range(draw(st.integers(0, 3)))]
-    document["spec"]["future"] = document["later"] = draw(json_values)
-    document["spec"]["resourceClaims"] = [{"name": "own", "x": draw(json_values)}]
-    return document
-
-
-def _without_ours(document: dict[str, Any]) -> str:
-    """What must not change, as text: everything but our keys, our claims, our variable."""
-    found = copy.deepcopy(document)
-    spec = found["spec"]
-    spec["resourceClaims"] = [each for each in spec["resourceClaims"] if each["name"] != "tessera"]
-    for each in (*spec["containers"], *spec["initContainers"]):
-        held = each["resources"]
-        for where in ("limits", "requests"):
-            kept = {key: value for key, value in held.get(where, {}).items() if "nvidia.com/" not in key}
-            held.pop(where, None)
-            if kept:
-                held[where] = kept
-        held["claims"] = [claim for claim in held.get("claims", []) if claim["name"] != "tessera"]
-        each["env"] = [variable for variable in each.get("env", []) if variable["name"] == "A"]
-    return json.dumps(found, sort_keys=True)
+@pytest.mark.parametrize(
+    ("quantities", "version", "told"),
+    [
+        ({"gpu": 2, "gpumem": 1000}, (1, 37), None),
+        ({"gpu": 2, "gpumem": 1000}, (1, 35), "it needs Kubernetes 1.36"),
+        ({"gpu": 1, "gpumem": 1000}, (1, 37), "here each has one"),
+    ],
+    ids=["honoured", "1.35", "one card"],
+)
+def test_near_cards(quantities: dict[str, Any], version: tuple[int, int], told: str | None) -> None:
+    document = manifest(container(**quantities), annotations={CARD_POLICY: "topology-aware"})
+    found = converted(document, replace(ONE_SIZE, version=version))
+    assert found.template
+    if told is None:
+        assert found.warnings == ()
+        constraints = found.template.devices["constraints"]
+        assert any(each.get("matchAttribute", "").endswith("/nvlinkDomain") for each in constraints)
+    else:
+        assert told in found.warnings[0]
+        assert not any("matchAttribute" in each for each in found.template.devices.get("constraints", ()))
 
 
-@given(pods())
-def test_converting_twice_is_converting_once_and_the_rest_stays(document: dict[str, Any]) -> None:
-    try:
-        once = patched(document)
-    except Refused as refused:
-        assert refused.problems
-        return
-    assert converted(once).operations == ()
-    assert "nvidia.com/" not in json.dumps(once)
-    assert _without_ours(once) == _without_ours(document)
+def test_one_hundred_of_more_is_not_the_card_alone() -> None:
+    """deviceCoreScaling above 1: HAMi lets others join."""
+    document = manifest(container(gpumem=1000, gpucores=100))
+    for scaled, capacity in ((True, {"memory": "1000Mi", "cores": "100"}), (False, {"shares": "1000"})):
+        template = converted(document, Cluster(cores_are_scaled=scaled)).template
+        assert template
+        held = template.devices["requests"][0]["exactly"]["capacity"]["requests"]
+        assert capacity.items() <= held.items()
+        assert ("shares" in held) is not scaled
 
 
-@given(pods())
-def test_every_container_that_asks_gets_a_request_that_exists(document: dict[str, Any]) -> None:
-    try:
-        conversion = converted(document)
-    except Refused:
-        return
-    after = patch.apply(document, conversion.operations)
-    names = set()
-    if conversion.template is not None:
-        names = {each["name"] for each in conversion.template.spec["spec"]["devices"]["requests"]}
-    used = {
-        claim["request"]
-        for each in (*after["spec"]["containers"], *after["spec"]["initContainers"])
-        for claim in each["resources"].get("claims", ())
-        if claim["name"] == "tessera"
-    }
-    assert used == names
+def test_trust_is_the_namespaces() -> None:
+    document = manifest(container(gpumem=1000))
+    document["spec"]["containers"][0]["env"] = [{"name": "CUDA_DISABLE_CONTROL", "value": "true"}]
+    for trusted, device_class in (("n", "trusted.gpu.tessera.dev"), ("other", "gpu.tessera.dev")):
+        found = converted(document, Cluster(trusted_namespaces=frozenset({trusted})))
+        assert found.template
+        assert found.template.devices["requests"][0]["exactly"]["deviceClassName"] == device_class
+        assert bool(found.warnings) is (trusted != "n")
+
+
+def test_more_than_a_claim_can_hold() -> None:
+    """Each container that uses another part of the app's cards has constraints of its own."""
+    inits = [container(f"i{number}", gpu=number, gpumem=1) for number in range(2, 20)]
+    document = manifest(container(gpu=20), initContainers=inits, annotations={"nvidia.com/numa-bind": "1"})
+    with pytest.raises(Refused, match="need 38 entries in the claim's constraints, and it can have 32"):
+        converted(document)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from claim_mutator.facts import memory_sizes, parse_version
+from claim_mutator.cluster import Cluster, parse_version
+from claim_mutator.slices import NOTHING, cluster_of, stock_of
 
 
 @pytest.mark.parametrize(
@@ -23,8 +24,15 @@ def test_version(answer: dict[str, str], version: tuple[int, int]) -> None:
     assert parse_version(answer) == version
 
 
-def device(value: Any, **changes: Any) -> dict[str, Any]:
-    return {"name": "g", "allowMultipleAllocations": True, "capacity": {"memory": {"value": value}}} | changes
+def device(value: Any, *, kind: str = "gpu", cores: str = "100", **changes: Any) -> dict[str, Any]:
+    capacity = {"memory": {"value": value}, "cores": {"value": cores}}
+    attributes = {"type": {"string": kind}, "minor": {"int": 1}}
+    found = {"name": "g", "allowMultipleAllocations": True, "capacity": capacity, "attributes": attributes}
+    return found | changes
+
+
+def resource_slice(*devices: dict[str, Any], node: str = "a") -> dict[str, Any]:
+    return {"spec": {"nodeName": node, "devices": list(devices)}}
 
 
 @pytest.mark.parametrize(
@@ -34,9 +42,47 @@ def device(value: Any, **changes: Any) -> dict[str, Any]:
         pytest.param([device("24Gi", allowMultipleAllocations=False)], set(), id="not shareable"),
         pytest.param([device("24Gi", capacity={})], set(), id="without memory"),
         pytest.param([device("rubbish"), device("1Gi")], {1 << 30}, id="one is unreadable"),
+        pytest.param([device("1Gi", attributes=None)], {1 << 30}, id="without attributes"),
         pytest.param([device("0")], set(), id="nothing"),
         pytest.param(None, set(), id="no devices"),
     ],
 )
 def test_sizes(devices: list[dict[str, Any]] | None, sizes: set[int]) -> None:
-    assert memory_sizes({"spec": {"devices": devices}}) == sizes
+    found = stock_of({"spec": {"devices": devices}})
+    assert found.card_sizes == sizes
+    assert (found == NOTHING) is not bool(sizes)
+
+
+def test_everything_together() -> None:
+    named = {
+        "uuid": {"string": "GPU-1"},
+        "productName": {"string": "NVIDIA L4"},
+        "type": {"string": "gpu"},
+    }
+    instance = {"uuid": {"string": "MIG-1"}, "parentUUID": {"string": "GPU-2"}, "type": {"string": "mig"}}
+    slices = [
+        resource_slice(device("24Gi", attributes=named), device("24Gi")),
+        resource_slice(device("80Gi")),
+        resource_slice(device("10Gi", attributes=instance), device("80Gi"), node="b"),
+    ]
+    found = cluster_of([stock_of(each) for each in slices], (1, 36), frozenset({"team"}))
+    assert found == Cluster(
+        (24 << 30, 80 << 30),
+        (1, 36),
+        (10 << 30,),
+        3,
+        frozenset({"GPU-1", "MIG-1", "GPU-2"}),
+        frozenset({"NVIDIA L4"}),
+        False,
+        frozenset({"team"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "scaled"),
+    [(["100"], False), (["200"], True), (["200", "150"], True), (["200", "100"], False), ([], False)],
+    ids=str,
+)
+def test_scaled_cores(cores: list[str], scaled: bool) -> None:
+    slices = [resource_slice(*(device("1Gi", cores=value) for value in cores))]
+    assert cluster_of([stock_of(each) for each in slices], (1, 37)).cores_are_scaled is scaled

@@ -9,29 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claim_mutator.admission import Admission, BadReview
-from claim_mutator.container import Rules
-from claim_mutator.metrics import Metrics
-from claim_mutator.template import Template
-from claim_mutator.templates import TemplateStore
-from tests.unit.claim_mutator.pods import TWO_SIZES, container, manifest
+from claim_mutator.admission import BadReview
+from tests.unit.claim_mutator.admissions import admission
+from tests.unit.claim_mutator.pods import container, manifest
 
-
-class NoStore(TemplateStore):
-    """Everything is there already."""
-
-    def __init__(self) -> None:
-        pass
-
-    async def ensure(self, namespace: str, template: Template) -> None:
-        """Nothing to do."""
-
-
-METRICS = Metrics()
-
-
-def admission() -> Admission:
-    return Admission(Rules(), lambda: TWO_SIZES, NoStore(), METRICS)
+ADMISSION = admission()
 
 
 def review(pod: Any, **changes: Any) -> bytes:
@@ -39,14 +21,20 @@ def review(pod: Any, **changes: Any) -> bytes:
 
 
 async def answer(body: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(await admission().review(body))["response"]
+    found: dict[str, Any] = json.loads(await ADMISSION.review(body))["response"]
     return found
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"operation": "UPDATE"}, {"subResource": "eviction"}, {"kind": {"kind": "Deployment"}}],
-    ids=["UPDATE", "subresource", "another kind"],
+    [
+        {"operation": "UPDATE"},
+        {"operation": "DELETE"},
+        {"subResource": "eviction"},
+        {"kind": {"kind": "Deployment"}, "object": None},
+        {"kind": {"kind": "Deployment"}, "object": {"kind": "Deployment", "apiVersion": "apps/v1"}},
+    ],
+    ids=["UPDATE", "DELETE", "subresource", "nothing", "without a template"],
 )
 async def test_what_is_not_a_new_pod_is_let_through(changes: dict[str, Any]) -> None:
     assert await answer(review(manifest(container(gpu=1)), **changes)) == {"uid": "u", "allowed": True}
@@ -65,6 +53,46 @@ async def test_unreadable_pod_is_refused_with_the_path(pod: Any, message: str) -
     found = await answer(review(pod))
     assert not found["allowed"]
     assert message in found["status"]["message"]
+
+
+async def test_authors_of_workloads_are_told() -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "annotations": {"nvidia.com/numa-bind": "1"}},
+        "spec": {"template": {"spec": {"containers": [container(gpumem="3Gi")]}}},
+    }
+    for operation in ("CREATE", "UPDATE"):
+        found = await answer(review(deployment, kind={"kind": "Deployment"}, operation=operation))
+        assert found["allowed"]
+        assert "patch" not in found
+        refused, misplaced = found["warnings"]
+        assert refused.startswith("spec.template: its Pods will be refused: container 'work', limits:")
+        assert misplaced.startswith("annotation nvidia.com/numa-bind has no effect here")
+
+
+async def test_warnings_are_as_short_as_the_server_takes_them() -> None:
+    many = manifest(*(container(f"{number:063}", gpumem=1, gpumem_percentage=1) for number in range(32)))
+    warnings = (await answer(review(many)))["warnings"]
+    assert 20 < len(warnings) < 32
+    assert sum(len(text.encode()) for text in warnings) <= 4096
+    long = manifest(container(gpu=1), annotations={"hami.io/gpu-scheduler-policy": "x" * 400})
+    (text,) = (await answer(review(long)))["warnings"]
+    assert (len(text), text[-1]) == (256, "…")
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+@pytest.mark.parametrize("depth", [500, 900, 2000, 100_000])
+async def test_what_is_nested_too_deeply_is_no_review(kind: str, depth: int) -> None:
+    held = b'["nvidia.com/gpu",' * depth + b"1" + b"]" * depth
+    try:
+        found = await answer(
+            b'{"request":{"uid":"u","kind":{"kind":"%s"},"object":%s}}' % (kind.encode(), held)
+        )
+    except BadReview:
+        assert depth > 500
+    else:
+        assert found["allowed"] is (kind != "Pod")
 
 
 async def test_generated_name_is_shown() -> None:
@@ -90,7 +118,10 @@ json_values = st.recursive(
 
 @given(
     st.one_of(
-        st.binary(max_size=200), json_values.map(lambda pod: review({"spec": pod})), json_values.map(review)
+        st.binary(max_size=200),
+        json_values.map(lambda pod: review({"spec": pod})),
+        json_values.map(review),
+        json_values.map(lambda held: review({"spec": {"template": held}}, kind={"kind": "Deployment"})),
     )
 )
 async def test_fuzz(body: bytes) -> None:

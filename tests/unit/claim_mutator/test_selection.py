@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from claim_mutator import selection
-from claim_mutator.names import ResourceNames
+from claim_mutator import metadata, selection
+from tests.unit.claim_mutator import cel
 
-NAMES = ResourceNames()
 UUID = 'device.attributes["gpu.tessera.dev"].uuid'
 PRODUCT = 'device.attributes["gpu.tessera.dev"].productName'
 SHOWN = f'("nvidia-" + {PRODUCT}.lowerAscii())'
@@ -46,51 +45,52 @@ SHOWN = f'("nvidia-" + {PRODUCT}.lowerAscii())'
     ],
 )
 def test_expressions(key: str, value: str, expressions: list[str]) -> None:
-    found = selection.read({f"nvidia.com/{key}": value}, NAMES)
+    found = selection.read({f"nvidia.com/{key}": value})
     assert list(found.selectors) == expressions
-    assert (found.problems, found.warnings) == ((), ())
+    assert found.problems == ()
 
 
 def test_all_hold_together() -> None:
-    annotations = {selection.USE_UUID: "a", selection.NO_USE_UUID: "b", selection.USE_TYPE: "c"}
-    assert len(selection.read(annotations, NAMES).selectors) == 3
+    annotations = {metadata.USE_UUID: "a", metadata.NO_USE_UUID: "b", metadata.USE_TYPE: "c"}
+    assert len(selection.read(annotations).selectors) == 3
 
 
 @pytest.mark.parametrize(
-    ("value", "binds"), [("true", True), ("1", True), ("T", True), ("false", False), ("", False)], ids=repr
+    ("mode", "cards", "instances"),
+    [
+        ("", True, False),
+        (" ", True, False),
+        ("hami-core", True, False),
+        ("mig", False, True),
+        ("mig,hami-core", True, True),
+    ],
+    ids=repr,
 )
-def test_numa_bind(value: str, binds: bool) -> None:
-    assert selection.read({selection.NUMA_BIND: value}, NAMES).same_numa_node is binds
+def test_modes(mode: str, cards: bool, instances: bool) -> None:
+    found = selection.read({metadata.MODE: mode})
+    assert (found.cards, found.instances, found.problems) == (cards, instances, ())
+
+
+def test_an_instance_is_meant_by_its_cards_uuid_too() -> None:
+    annotations = {metadata.MODE: "mig", metadata.USE_UUID: "GPU-1"}
+    (expression,) = selection.read(annotations).selectors
+    assert cel.holds(expression, {"uuid": "MIG-9", "parentUUID": "GPU-1"})
+    assert cel.holds(expression, {"uuid": "GPU-1"})
+    assert not cel.holds(expression, {"uuid": "MIG-9"})
+    assert not cel.holds(expression, {})
+    (expression,) = selection.read({metadata.MODE: "mig", metadata.NO_USE_UUID: "GPU-1"}).selectors
+    assert not cel.holds(expression, {"uuid": "MIG-9", "parentUUID": "GPU-1"})
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        (selection.NUMA_BIND, "yes", "write true or false"),
-        (selection.MODE, "mig", "write hami-core"),
-        (selection.USE_UUID, ",".join(["GPU-" + "0" * 32] * 400), "list fewer cards"),
+        (metadata.MODE, "mps", "write hami-core or mig"),
+        (metadata.USE_UUID, ",".join(["GPU-" + "0" * 32] * 400), "list fewer cards"),
     ],
-    ids=["numa-bind yes", "vgpu-mode mig", "too long"],
+    ids=["vgpu-mode mps", "too long"],
 )
 def test_refused(key: str, value: str, message: str) -> None:
-    (problem,) = selection.read({key: value}, NAMES).problems
+    (problem,) = selection.read({key: value}).problems
     assert problem.text.startswith(f"annotation {key}: ")
     assert message in problem.text
-
-
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ("hami.io/gpu-scheduler-policy", "no effect"),
-        ("hami.io/node-scheduler-policy", "affinity"),
-        ("hami.io/device-scoring-weights", "no effect"),
-        ("nvidia.com/gpumem", "write nvidia.com/gpumem: x into resources.limits"),
-    ],
-)
-def test_warned(key: str, message: str) -> None:
-    (warning,) = selection.read({key: "x"}, NAMES).warnings
-    assert message in warning
-
-
-def test_vgpu_mode_that_is_offered() -> None:
-    assert selection.read({selection.MODE: "mig,hami-core"}, NAMES) == selection.Selection()
