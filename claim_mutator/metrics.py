@@ -83,14 +83,16 @@ class Metrics:
         )
         for reason in REASONS:
             self.refusals.labels(reason=reason)
-        for result in RESULTS:
-            self.admissions.labels(result=result)
-            self.seconds.labels(result=result)
+        self._of_result = {
+            result: (self.admissions.labels(result=result), self.seconds.labels(result=result))
+            for result in RESULTS
+        }
 
     def answered(self, result: str, reason: str, seconds: float) -> None:
         """A review. reason: of a refusal."""
-        self.admissions.labels(result=result).inc()
-        self.seconds.labels(result=result).observe(seconds)
+        admissions, durations = self._of_result[result]
+        admissions.inc()
+        durations.observe(seconds)
         if reason:
             self.refusals.labels(reason=reason).inc()
 

@@ -26,8 +26,7 @@ import httptools
 _KEPT = 60.0  # seconds that a connection may wait; API servers close them after 90 and more
 _AHEAD = 1 << 20  # bytes of a body that wait for their reader before the server is made to wait
 _LONGEST = 64 << 20  # bytes of an answer that is read as a whole
-_AT_ONCE = 16  # requests
-_WAITING = 16  # connections that are kept: as many as requests, else every burst pays for handshakes
+_AT_ONCE = 16  # requests; as many connections are kept, or every burst would pay for handshakes
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # What asyncio sets aside for each connection with TLS, and once more for each read. Its own figure, 256 KiB,
@@ -204,7 +203,6 @@ class Transport:
         self._server_name = (server_name or self._host) if tls is not None else None
         self._idle: list[_Connection] = []
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._wanted = 0
         self._is_closed = False
 
     async def request(
@@ -225,11 +223,7 @@ class Transport:
         may_repeat = method == "GET"
         if is_stream:
             return Response(await self._ask(message, may_repeat=may_repeat), self._put_back)
-        self._wanted += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._wanted -= 1
+        await self._slots.acquire()
         try:
             return Response(await self._ask(message, may_repeat=may_repeat), self._give_back)
         except BaseException:
@@ -308,6 +302,5 @@ class Transport:
             self._idle.append(connection)
         else:
             connection.close()
-        # As many as somebody waits for already, or a few for whoever comes next.
-        while len(self._idle) > max(_WAITING, self._wanted):
+        while len(self._idle) > _AT_ONCE:
             self._idle.pop(0).close()

@@ -343,3 +343,24 @@ async def test_bad_settings_are_all_named(api: ApiServer, tmp_path: Path) -> Non
     async with mutator(api, tmp_path, "--default-count=-1", "--log-level", "loud") as process:
         assert await asyncio.wait_for(process.process.wait(), 10) == 2
     assert ["--default-count" in process.log[0], "--log-level" in process.log[1]] == [True, True]
+
+
+async def test_quota_holds_across_replicas(api: ApiServer, tmp_path: Path) -> None:
+    quota = {
+        "metadata": {"name": "gpus", "namespace": "n"},
+        "spec": {"hard": {"limits.nvidia.com/gpumem": "7k"}},
+    }
+    api.put("/api/v1/resourcequotas", quota)
+    async with mutator(api, tmp_path) as one, mutator(api, tmp_path) as other:
+        await asyncio.gather(one.ready(), other.ready())
+        async with Caller(one) as first, Caller(other) as second:
+            answers = await asyncio.gather(*(each.review(POD) for each in (first, second) * 4))
+    assert [answer["allowed"] for answer in answers].count(True) == 2
+    for answer in answers:
+        if not answer["allowed"]:
+            assert answer["status"] == {
+                "code": 403,
+                "reason": "Forbidden",
+                "message": "exceeded quota: gpus, requested: limits.nvidia.com/gpumem=3000,"
+                " used: limits.nvidia.com/gpumem=6000, limited: limits.nvidia.com/gpumem=7k",
+            }
