@@ -47,6 +47,7 @@ from dra_driver.kubelet.health import DeviceHealth, HealthService, assess
 from dra_driver.kubelet.registration import Registration
 from dra_driver.kubelet.service import DraService
 from dra_driver.metrics.counters import Metrics
+from dra_driver.monitor.monitor import Monitor
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
 from dra_driver.process import http, http_server, memory, tasks
 from dra_driver.process.dump import Dump, Parts
@@ -113,6 +114,7 @@ async def run(
                 "events": recorder.run(),
                 "claim-status": claim_status.run(),
                 "http": http_server.serve(listener, endpoints),
+                "monitor": _monitor(base).run(),
                 "memory": memory.give_back(lambda: preparer.tasks.begun, lambda: preparer.tasks.is_idle),
             },
         )
@@ -194,6 +196,15 @@ def _reconciler(base: Base, client: Client, fetch: Fetch, preparer: Preparer) ->
         tidy=partial(stock.tidy_library, base.settings.state_dir, base.node, base.ledger),
         count=base.metrics.reconciled,
         period=base.settings.reconcile_period,
+    )
+
+
+def _monitor(base: Base) -> Monitor:
+    return Monitor(
+        entries=lambda: base.ledger.entries,
+        directories=base.directories,
+        leads=base.lead.holds,
+        wrote=base.metrics.terms_written,
     )
 
 

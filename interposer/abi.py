@@ -10,13 +10,14 @@ sequence odd, and readers see old and new fields mixed until the next write_limi
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import mmap
 import os
 import platform
 import re
-import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 
 _ffi: Any = _abi.ffi
+_writing = threading.Lock()  # one writer of a file at a time
 
 
 class AbiError(Exception):
@@ -69,13 +71,24 @@ class Limits:
     guaranteed_cores: int
     """Percent of the card; 0: no cap."""
     effective_cores: int
-    """Percent in force now; 0: no cap."""
+    """Percent in force while the lease lasts; 0: no cap."""
     policy: Policy
     priority: int
     """0 before 1."""
     spill: bool
     """May go on in managed memory where the card is full."""
     caps: tuple[Cap, ...]
+    lease_until_ns: int = 0
+    """effective_cores and stretch count until then."""
+    stretch: int = 0
+    """Thousandths: how much longer kernels take than alone, since other grants' run too."""
+
+    def cores_at(self, now_ns: int) -> int:
+        """Percent in force at a moment of CLOCK_MONOTONIC; 0: no cap."""
+        if self.policy is Policy.DISABLE:
+            return 0
+        is_lent = self.policy is Policy.DEFAULT and now_ns < self.lease_until_ns
+        return self.effective_cores if is_lent else self.guaranteed_cores
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,22 @@ class Process:
     waited_ns: int
     last_launch_ns: int
     refused: int
+    waiting: int = 0
+    """Threads held back by the compute limit right now."""
+    resident_ns: int = 0
+    """Since when it has long kernels on the card; 0: it has none."""
+    resident_until: int = 0
+    short_ns: int = 0
+    """Of busy_ns, for kernels that no span tells of."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when a process had kernels on the card: those that take 0.2 ms and more."""
+
+    slot: int
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +131,7 @@ class Usage:
     memory_bytes: int
     peak_memory_bytes: int
     processes: tuple[Process, ...]
+    spans: tuple[Span, ...] = ()
 
 
 def _build() -> Path:
@@ -128,8 +158,11 @@ def _access() -> Any:
 
 
 @contextmanager
-def _mapped(path: Path, size: int, *, writable: bool) -> Iterator[tuple[Any, int, int]]:
-    """The file's address, its size in bytes and its descriptor; AbiError where it is shorter than `size`."""
+def _mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator[tuple[Any, int, int]]:
+    """The file's address, its size in bytes and its descriptor; AbiError where it is shorter than `size`.
+
+    `whole`: so much is mapped where the file has it.
+    """
     try:
         descriptor = os.open(path, os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY))
     except OSError as error:
@@ -139,7 +172,7 @@ def _mapped(path: Path, size: int, *, writable: bool) -> Iterator[tuple[Any, int
         if length < size:
             raise AbiError(f"{path}: {length} bytes, expected {size}")
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        with mmap.mmap(descriptor, size, access=access) as mapping:
+        with mmap.mmap(descriptor, min(length, whole or size), access=access) as mapping:
             buffer = _ffi.from_buffer(mapping)
             try:
                 yield _ffi.cast("void *", buffer), length, descriptor
@@ -157,9 +190,9 @@ def _constant(name: str) -> int:
     return int(_ffi.integer_const(name))
 
 
-def _check_header(path: Path, struct: Any, magic: int) -> None:
+def _check_header(path: Path, struct: Any, magic: int, size: int) -> None:
     """Names the first field of a file's header that this code can't go by."""
-    version, size = _constant("TESSERA_ABI_VERSION"), _ffi.sizeof(_ffi.typeof(struct).item)
+    version = _constant("TESSERA_ABI_VERSION")
     if struct.magic != magic:
         raise AbiError(f"{path}: magic is {struct.magic:#010x}, expected {magic:#010x}")
     if not 1 <= struct.version <= version:
@@ -170,16 +203,21 @@ def _check_header(path: Path, struct: Any, magic: int) -> None:
 
 def _install(path: Path, mode: int, content: bytes, length: int) -> None:
     """The file appears whole, or not at all. Bytes behind the content are a hole."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
+    temporary = f"{path.parent}/.{path.name}.{os.urandom(8).hex()}"
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.truncate(length)
+        with open(temporary, "xb", buffering=0) as file:  # noqa: PTH123 - a third of pathlib's time
             os.fchmod(file.fileno(), mode)
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+            rest = content
+            while rest:  # twice only on a disk that is getting full
+                rest = rest[file.write(rest) :]
+            file.truncate(length)
+        os.rename(temporary, path)  # noqa: PTH104
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        # A full disk, as write tells it.
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
@@ -206,6 +244,8 @@ def _validate(limits: Limits) -> None:
     _check("guaranteed_cores", limits.guaranteed_cores, 0, _U32)
     _check("effective_cores", limits.effective_cores, 0, _U32)
     _check("priority", limits.priority, 0, 1)
+    _check("lease_until_ns", limits.lease_until_ns, 0, _U64)
+    _check("stretch", limits.stretch, 0, _U32)
     _check("number of caps", len(limits.caps), 0, _constant("TESSERA_CAPS"))
     for index, cap in enumerate(limits.caps):
         _check(f"caps[{index}].memory_bytes", cap.memory_bytes, 0, _U64)
@@ -229,6 +269,8 @@ def _packed(limits: Limits) -> Any:
     struct.priority = limits.priority
     struct.flags = _constant("TESSERA_FLAG_SPILL") if limits.spill else 0
     struct.cap_count = len(limits.caps)
+    struct.lease_until_ns = limits.lease_until_ns
+    struct.stretch = limits.stretch
     for index, cap in enumerate(limits.caps):
         name = f"caps[{index}].container"
         struct.caps[index].container = _encoded(name, cap.container, _constant("TESSERA_CONTAINER_SIZE"))
@@ -257,6 +299,8 @@ def _unpacked(path: Path, struct: Any) -> Limits:
         priority=struct.priority,
         spill=bool(struct.flags & _constant("TESSERA_FLAG_SPILL")),
         caps=caps,
+        lease_until_ns=struct.lease_until_ns,
+        stretch=struct.stretch,
     )
     try:
         _validate(limits)
@@ -266,10 +310,19 @@ def _unpacked(path: Path, struct: Any) -> Limits:
     return limits
 
 
+@contextmanager
+def _mapped_limits(path: Path) -> Iterator[Any]:
+    """The file's address. The pages behind an older, shorter file read as zeros, as its missing fields do."""
+    least, whole = _constant("TESSERA_LIMITS_SIZE_0"), _ffi.sizeof("struct tessera_limits")
+    with _mapped(path, least, writable=False, whole=whole) as (address, _, _):
+        struct = _ffi.cast("struct tessera_limits *", address)
+        _check_header(path, struct, _constant("TESSERA_LIMITS_MAGIC"), least)
+        yield address
+
+
 def read_limits(path: Path) -> Limits:
     """What the file says, all of one moment. AbiError: it can't be read or isn't valid."""
-    with _mapped(path, _ffi.sizeof("struct tessera_limits"), writable=False) as (address, _, _):
-        _check_header(path, _ffi.cast("struct tessera_limits *", address), _constant("TESSERA_LIMITS_MAGIC"))
+    with _mapped_limits(path) as address:
         copy = _ffi.new("struct tessera_limits *")
         if _access().tessera_limits_read(address, copy) != 0:
             raise AbiError(f"{path}: sequence is {copy.sequence}: a write was not finished")
@@ -279,9 +332,8 @@ def read_limits(path: Path) -> Limits:
 def _may_change_in_place(path: Path, limits: Limits) -> bool:
     """Whether the file is there, valid, and about the same card and claim: then its readers follow it."""
     try:
-        with _mapped(path, _ffi.sizeof("struct tessera_limits"), writable=False) as (address, _, _):
+        with _mapped_limits(path) as address:
             struct = _ffi.cast("struct tessera_limits *", address)
-            _check_header(path, struct, _constant("TESSERA_LIMITS_MAGIC"))
             return (_text(struct.uuid), _text(struct.claim)) == (limits.uuid, limits.claim)
     except AbiError:
         return False
@@ -297,17 +349,41 @@ def write_limits(path: Path, limits: Limits) -> None:
     if not _may_change_in_place(path, limits):
         _install(path, 0o444, bytes(_ffi.buffer(struct)), size)
         return
-    with _mapped(path, size, writable=True) as (address, _, _):
+    if os.stat(path).st_size < size:  # noqa: PTH116 - of an older release: readers don't mind that it grows
+        os.truncate(path, size)
+    with _writing, _mapped(path, size, writable=True) as (address, _, _):
         _access().tessera_limits_write(address, struct)
+
+
+def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
+    """Says what is in force until then: percent of the card, thousandths of stretch.
+
+    False: an older release's file, whose readers know no end of it. AbiError: it can't be written, or read.
+    """
+    size = _ffi.sizeof("struct tessera_limits")
+    with _mapped_limits(path) as address:
+        if _ffi.cast("struct tessera_limits *", address).size < size:
+            return False
+    with _writing, _mapped(path, size, writable=True) as (address, _, _):
+        _access().tessera_limits_lend(address, cores, stretch, until_ns)
+    return True
 
 
 # --- usage -------------------------------------------------------------------------------------------------
 
 
 def _usage_valid(path: Path) -> bool:
-    size = _ffi.sizeof("struct tessera_usage")
+    size = _constant("TESSERA_USAGE_SIZE_0")
     with _mapped(path, size, writable=False) as (address, length, _):
         return bool(_access().tessera_usage_valid(address, length))
+
+
+@functools.cache
+def _new_usage() -> bytes:
+    """What stands before the processes in a new file; the whole struct has half a mebibyte."""
+    usage = _ffi.new("struct tessera_usage *")
+    _access().tessera_usage_init(usage)
+    return bytes(_ffi.buffer(usage, _ffi.offsetof("struct tessera_usage", "process")))
 
 
 def create_usage(path: Path) -> None:
@@ -318,13 +394,9 @@ def create_usage(path: Path) -> None:
     """
     size = _ffi.sizeof("struct tessera_usage")
     if not path.exists():
-        header = _ffi.new("struct tessera_usage *")
-        _access().tessera_usage_init(header)
-        _install(
-            path, 0o666, bytes(_ffi.buffer(header, _ffi.offsetof("struct tessera_usage", "process"))), size
-        )
+        _install(path, 0o666, _new_usage(), size)
         return
-    if path.stat().st_size >= size and _usage_valid(path):
+    if path.stat().st_size >= _constant("TESSERA_USAGE_SIZE_0") and _usage_valid(path):
         return
     if path.stat().st_size < size:
         os.truncate(path, size)
@@ -332,11 +404,15 @@ def create_usage(path: Path) -> None:
         _access().tessera_usage_init(_ffi.cast("struct tessera_usage *", address))
 
 
-def read_usage(path: Path) -> Usage:
-    """The living processes and what they hold. AbiError: the file can't be read or isn't valid."""
-    with _mapped(path, _ffi.sizeof("struct tessera_usage"), writable=False) as (address, length, descriptor):
+def read_usage(path: Path, since_ns: int | None = None) -> Usage:
+    """The living processes and what they hold. AbiError: the file can't be read or isn't valid.
+
+    `since_ns`: the spans that end later are read too.
+    """
+    least, whole = _constant("TESSERA_USAGE_SIZE_0"), _ffi.sizeof("struct tessera_usage")
+    with _mapped(path, least, writable=False, whole=whole) as (address, length, descriptor):
         usage = _ffi.cast("struct tessera_usage *", address)
-        _check_header(path, usage, _constant("TESSERA_USAGE_MAGIC"))
+        _check_header(path, usage, _constant("TESSERA_USAGE_MAGIC"), least)
         if not _access().tessera_usage_valid(address, length):
             raise AbiError(f"{path}: slots is {usage.slots}, expected {_constant('TESSERA_SLOTS')}")
         capacity = min(usage.slots_high, _constant("TESSERA_SLOTS"))
@@ -344,8 +420,18 @@ def read_usage(path: Path) -> Usage:
         count = _access().tessera_usage_living(address, descriptor, living, capacity)
         peak = _access().tessera_usage_peak(address)
         processes = tuple(_process(living[index]) for index in range(count))
+        spans = () if since_ns is None else _spans(address, length, since_ns)
     held = sum(each.memory_bytes + each.context_bytes + each.module_bytes for each in processes)
-    return Usage(memory_bytes=held, peak_memory_bytes=peak, processes=processes)
+    return Usage(memory_bytes=held, peak_memory_bytes=peak, processes=processes, spans=spans)
+
+
+def _spans(address: Any, length: int, since_ns: int) -> tuple[Span, ...]:
+    most = _constant("TESSERA_SPANS")
+    found = _ffi.new("struct tessera_span[]", most)
+    count = _access().tessera_usage_spans(address, length, since_ns, found, most)
+    return tuple(
+        Span(each.slot, each.start_ns, each.start_ns + each.length_us * 1000) for each in found[0:count]
+    )
 
 
 def _process(living: Any) -> Process:
@@ -361,4 +447,8 @@ def _process(living: Any) -> Process:
         waited_ns=counters.waited_ns,
         last_launch_ns=counters.last_launch_ns,
         refused=counters.refused,
+        waiting=counters.waiting,
+        resident_ns=counters.resident_ns,
+        resident_until=counters.resident_until,
+        short_ns=counters.short_ns,
     )

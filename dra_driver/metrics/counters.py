@@ -126,6 +126,11 @@ class Metrics:
             ["action"],
             registry=registry,
         )
+        self._terms = Counter(
+            "tessera_compute_terms",
+            "Writes of what compute a grant may have for now: idle shares lent, or taken back.",
+            registry=registry,
+        )
         self._configurations = Counter(
             "tessera_node_configuration_loads",
             "New contents of the node configuration file, by whether they could be used.",
@@ -196,6 +201,9 @@ class Metrics:
         labels = known if known in API_CALLS else OTHER
         self._api.labels(*labels).observe(call.seconds)
         self._api_codes.labels(*labels, _code(call.code)).inc()
+
+    def terms_written(self) -> None:
+        self._terms.inc()
 
     def nvml_took(self, call: str, seconds: float) -> None:
         """`call`: one of NVML_CALLS."""

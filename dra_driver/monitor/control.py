@@ -178,8 +178,7 @@ def _wants(grant: Grant, known: Known, passed: float) -> float:
     is_lent = known.terms is not None
     if known.is_waiting or (grant.guaranteed == 0 and known.is_at_work and not is_lent):
         return WHOLE
-    used = known.busy / passed * WHOLE
-    return min(WHOLE, used * _SLACK + 2) if known.is_at_work or used > 1 else 0.0
+    return min(WHOLE, known.busy / passed * WHOLE * _SLACK + 2) if known.is_at_work else 0.0
 
 
 def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dict[str, Terms]:

@@ -40,7 +40,7 @@ class Monitor:
         while True:
             began = time.monotonic()
             is_quiet = True
-            cards = _by_card(self.entries().values())
+            cards = by_card(self.entries().values())
             if cards and self.leads():
                 is_quiet = await asyncio.to_thread(self.look, cards)
             period = QUIET_PERIOD if is_quiet else PERIOD
@@ -58,6 +58,10 @@ class Monitor:
             for name, each in terms.items():
                 self._write(*found[name], each)
         return all(memory.is_quiet for memory in self._cards.values())
+
+    def known(self, uuid: str) -> frozenset[str]:
+        """The grants of a card that could be looked at last."""
+        return frozenset(self._cards.get(uuid, Memory()).grants)
 
     def _read(self, grants: Iterable[tuple[ClaimUID, GrantEntry]], since: int) -> Iterable[Grant]:
         for uid, grant in grants:
@@ -86,7 +90,8 @@ class Monitor:
             _log.debug("compute of %s is not looked after: %s", grant.name, error)
 
 
-def _by_card(entries: Iterable[Entry]) -> dict[str, list[tuple[ClaimUID, GrantEntry]]]:
+def by_card(entries: Iterable[Entry]) -> dict[str, list[tuple[ClaimUID, GrantEntry]]]:
+    """The grants that a library limits, of claims that are prepared, by the UUID of their card."""
     cards: defaultdict[str, list[tuple[ClaimUID, GrantEntry]]] = defaultdict(list)
     for entry in entries:
         for grant in entry.grants:

@@ -1,8 +1,9 @@
 """Who had the card, when several processes had kernels on it at once.
 
 The card lets processes with work take turns (2 ms is NVIDIA's default): who comes waits until whoever is on
-has had his turn; a turn that nobody waits for goes on, and ends with the kernel. A library sees its own grant's processes; what
-other grants take in between only the agent can tell, by letting them take turns again on paper. Times are ns.
+has had his turn; a turn that nobody waits for goes on, and ends with the kernel. A library sees its own
+grant's processes; what other grants take in between only the agent can tell, by letting them take turns again
+on paper. Times are ns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 TURN = 2_000_000
-_GAP = 50_000  # a pause this short between two kernels ends nobody's turn
+_GAP = 1_000  # rounding too; any real pause between two kernels ends the turn
+_ROUNDING = 20_000  # spans are told in microseconds, and seen by the host's clock
 
 ProcessName = tuple[str, int]
 """Grant and slot."""
@@ -103,7 +105,7 @@ def _changed(order: list[ProcessName], since: int, change: _Change) -> int:
         had_turn = order[0] == name
         order.remove(name)
         return moment if had_turn else since
-    if kind is _Kind.ENDS and order == [name] and moment - since >= TURN:
+    if kind is _Kind.ENDS and order == [name] and moment - since >= TURN - _ROUNDING:
         return moment
     return since
 

@@ -23,14 +23,19 @@
 #define TESSERA_USAGE_MAGIC 0x55535354  /* "TSSU" */
 #define TESSERA_ABI_VERSION 1
 
+/* The least that a file of version 1 has: what was added since is behind it. */
+#define TESSERA_LIMITS_SIZE_0 1424
+#define TESSERA_USAGE_SIZE_0 524544
+
 #define TESSERA_UUID_SIZE 48      /* "GPU-" or "MIG-" and 36 characters, NUL padded */
 #define TESSERA_CLAIM_SIZE 40     /* a claim's UID, 36 characters, NUL padded */
 #define TESSERA_CONTAINER_SIZE 64 /* a container's name, at most 63 characters, NUL padded */
 #define TESSERA_CAPS 16
 #define TESSERA_SLOTS 4096
+#define TESSERA_SPANS 512
 
 /* enum of `policy` */
-#define TESSERA_POLICY_DEFAULT 0 /* effective_cores is enforced; the agent lends what is idle */
+#define TESSERA_POLICY_DEFAULT 0 /* effective_cores while the lease lasts, else guaranteed_cores */
 #define TESSERA_POLICY_FORCE 1   /* guaranteed_cores is enforced always */
 #define TESSERA_POLICY_DISABLE 2 /* compute is not throttled */
 
@@ -65,6 +70,12 @@ struct tessera_limits {
   uint32_t flags;
   uint32_t cap_count;
   struct tessera_cap caps[TESSERA_CAPS];
+  /* From here on missing in files of TESSERA_LIMITS_SIZE_0 bytes: read as 0. What the agent lends ends at
+     lease_until_ns, so that nothing outlives an agent that is gone; what it has measured, half a minute
+     later: until then another has started. */
+  uint64_t lease_until_ns;
+  uint32_t stretch; /* thousandths: how much longer kernels take than alone, since other grants' run too */
+  uint32_t reserved;
 };
 
 struct tessera_process {
@@ -80,7 +91,19 @@ struct tessera_process {
   uint64_t last_launch_ns; /* when it last launched */
   uint64_t refused;        /* allocations refused by the memory limit */
   uint64_t timed;          /* launches being timed right now */
-  uint64_t reserved[5];
+  uint64_t container;      /* which container of the grant the process is in, where caps tell them apart */
+  uint64_t waiting;        /* threads held back by the compute limit right now */
+  uint64_t resident_ns;    /* since when it has long kernels on the card; 0: it has none */
+  uint64_t resident_until; /* when they should have ended, as far as is known */
+  uint64_t short_ns;       /* of busy_ns, for kernels that no span tells of */
+};
+
+/* From when to when a process had kernels on the card: those from 0.2 ms on, each measured. Spans of one
+   process don't overlap. In no particular order; length 0: none, or being written. */
+struct tessera_span {
+  uint64_t start_ns;
+  uint32_t length_us;
+  uint32_t slot;
 };
 
 struct tessera_usage {
@@ -97,22 +120,30 @@ struct tessera_usage {
   uint64_t swept_ns;          /* when dead processes' slots were last looked for */
   uint32_t slots_high;        /* slots from this one on were never used */
   uint32_t reserved_word;
-  uint64_t reserved_line;
+  uint64_t context_bytes; /* what the last context took of the card, for the next one; 0: not known yet */
   /* Compute, on a cache line of its own; without a lock, so nobody's end leaves anything half done. Device
      time that was taken is repaid, at time_rate percent of real time, at time_ready_ns: launches wait. */
   uint64_t time_ready_ns;
   uint32_t time_rate;
-  uint32_t timings; /* launches timed so far, by all processes; wraps around */
-  uint64_t reserved[22];
+  uint32_t timings;   /* launches timed so far, by all processes; wraps around */
+  uint32_t span_next; /* spans written so far; wraps around */
+  uint32_t reserved_half;
+  /* The same as time_ready_ns for what a container may use of the grant, at its cap's cores, in the order of
+     the caps; the last one: of containers that don't know which they are. */
+  uint64_t cap_ready_ns[TESSERA_CAPS + 1];
+  uint64_t reserved[4];
   struct tessera_process process[TESSERA_SLOTS];
+  /* Missing in files of TESSERA_USAGE_SIZE_0 bytes. */
+  struct tessera_span spans[TESSERA_SPANS];
 };
 /* cffi: end */
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(struct tessera_cap) == 80, "layout of tessera_cap");
-_Static_assert(sizeof(struct tessera_limits) == 16 + 48 + 40 + 16 + 24 + 16 * 80, "layout of tessera_limits");
+_Static_assert(sizeof(struct tessera_limits) == TESSERA_LIMITS_SIZE_0 + 16, "layout of tessera_limits");
 _Static_assert(sizeof(struct tessera_process) == 128, "layout of tessera_process");
-_Static_assert(sizeof(struct tessera_usage) == 256 + 4096 * 128, "layout of tessera_usage");
+_Static_assert(sizeof(struct tessera_span) == 16, "layout of tessera_span");
+_Static_assert(sizeof(struct tessera_usage) == TESSERA_USAGE_SIZE_0 + 512 * 16, "layout of tessera_usage");
 #endif
 
 #endif

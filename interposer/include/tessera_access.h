@@ -29,9 +29,16 @@ int tessera_limits_read(const void *limits, struct tessera_limits *copy);
 /* Replaces all but magic, version and size, under the sequence lock. One writer at a time. */
 void tessera_limits_write(void *limits, const struct tessera_limits *value);
 
+/* Replaces effective_cores, stretch and lease_until_ns, of a file that has them. One writer at a time. */
+void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint64_t until_ns);
+
 /* The living processes of a usage file, in the order of their slots, at most `capacity`; returns how many.
    Living is who holds the record lock on the slot's byte of `file`, a descriptor of the mapped file. */
 uint32_t tessera_usage_living(const void *usage, int file, struct tessera_living *living, uint32_t capacity);
+
+/* At most `capacity` spans of a usage file of `bytes` bytes, that end after `since_ns`; returns how many. */
+uint32_t tessera_usage_spans(const void *usage, uint64_t bytes, uint64_t since_ns, struct tessera_span *spans,
+                             uint32_t capacity);
 
 /* High-water mark of the grant, in bytes. */
 uint64_t tessera_usage_peak(const void *usage);

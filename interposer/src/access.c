@@ -29,6 +29,10 @@ int tessera_limits_read(const void *limits, struct tessera_limits *copy) {
 
 void tessera_limits_write(void *limits, const struct tessera_limits *value) { limits_write(limits, value); }
 
+void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint64_t until_ns) {
+  limits_lend(limits, cores, stretch, until_ns);
+}
+
 /* Counters of one slot, each read once; they may be of slightly different moments. */
 static void copy_process(const struct tessera_process *from, struct tessera_process *to) {
   memset(to, 0, sizeof *to);
@@ -44,6 +48,11 @@ static void copy_process(const struct tessera_process *from, struct tessera_proc
   to->last_launch_ns = load_relaxed(&from->last_launch_ns);
   to->refused = load_relaxed(&from->refused);
   to->timed = load_relaxed(&from->timed);
+  to->waiting = load_relaxed(&from->waiting);
+  to->resident_ns = load_relaxed(&from->resident_ns);
+  to->resident_until = load_relaxed(&from->resident_until);
+  to->short_ns = load_relaxed(&from->short_ns);
+  to->container = load_relaxed(&from->container);
 }
 
 uint32_t tessera_usage_living(const void *usage, int file, struct tessera_living *living, uint32_t capacity) {
@@ -57,6 +66,22 @@ uint32_t tessera_usage_living(const void *usage, int file, struct tessera_living
     living[count].pid = (uint32_t)pid;
     copy_process(&shared->process[slot], &living[count].process);
     if (living[count].process.state == TESSERA_SLOT_USED) count++;
+  }
+  return count;
+}
+
+uint32_t tessera_usage_spans(const void *usage, uint64_t bytes, uint64_t since_ns, struct tessera_span *spans,
+                             uint32_t capacity) {
+  const struct tessera_usage *shared = usage;
+  uint32_t count = 0;
+  if (bytes < sizeof *shared) return 0;
+  for (uint32_t i = 0; i < TESSERA_SPANS && count < capacity; i++) {
+    uint32_t length = load_acquire(&shared->spans[i].length_us);
+    uint64_t start = load_relaxed(&shared->spans[i].start_ns);
+    if (length == 0 || start + length * (uint64_t)1000 <= since_ns) continue;
+    spans[count].start_ns = start;
+    spans[count].length_us = length;
+    spans[count++].slot = load_relaxed(&shared->spans[i].slot);
   }
   return count;
 }

@@ -24,8 +24,8 @@ struct shard {
 static struct shard shards[SHARDS];
 
 /* Blocks are aligned to 256 bytes and more: the low bits say nothing. */
-static inline uint64_t mix(uint64_t address) {
-  uint64_t hash = (address >> 8) * 0x9E3779B97F4A7C15u;
+static inline uint64_t mix(enum block_kind kind, uint64_t address) {
+  uint64_t hash = ((address >> 8 ^ address << 56) + (uint64_t)kind) * 0x9E3779B97F4A7C15u;
   return hash ^ hash >> 32;
 }
 
@@ -36,11 +36,14 @@ static inline uint32_t home(uint64_t hash, uint32_t capacity) {
 }
 
 /* The block's place, or the empty one where it would go. */
-static struct block *find(struct block *table, uint32_t capacity, uint64_t address) {
-  uint32_t at = home(mix(address), capacity);
-  while (table[at].address != 0 && table[at].address != address) at = (at + 1) & (capacity - 1);
+static struct block *find(struct block *table, uint32_t capacity, enum block_kind kind, uint64_t address) {
+  uint32_t at = home(mix(kind, address), capacity);
+  while (table[at].address != 0 && (table[at].address != address || table[at].kind != kind))
+    at = (at + 1) & (capacity - 1);
   return &table[at];
 }
+
+static inline enum block_kind kind_of(const struct block *block) { return (enum block_kind)block->kind; }
 
 static bool grow(struct shard *shard) {
   uint32_t capacity = shard->capacity == 0 ? FIRST_CAPACITY : shard->capacity * 2;
@@ -48,7 +51,8 @@ static bool grow(struct shard *shard) {
   struct block *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (table == MAP_FAILED) return false;
   for (uint32_t i = 0; i < shard->capacity; i++)
-    if (shard->table[i].address != 0) *find(table, capacity, shard->table[i].address) = shard->table[i];
+    if (shard->table[i].address != 0)
+      *find(table, capacity, kind_of(&shard->table[i]), shard->table[i].address) = shard->table[i];
   if (shard->table != NULL) munmap(shard->table, (size_t)shard->capacity * sizeof(struct block));
   shard->table = table;
   shard->capacity = capacity;
@@ -56,11 +60,11 @@ static bool grow(struct shard *shard) {
 }
 
 bool blocks_add(const struct block *block, struct block *stale) {
-  struct shard *shard = shard_of(mix(block->address));
+  struct shard *shard = shard_of(mix(kind_of(block), block->address));
   lock_take(&shard->lock);
   bool room = (uint64_t)shard->used * 4 < (uint64_t)shard->capacity * 3 || grow(shard);
   if (room) {
-    struct block *place = find(shard->table, shard->capacity, block->address);
+    struct block *place = find(shard->table, shard->capacity, kind_of(block), block->address);
     *stale = *place;
     if (place->address == 0) shard->used++;
     *place = *block;
@@ -72,7 +76,7 @@ bool blocks_add(const struct block *block, struct block *stale) {
 static void remove_at(struct shard *shard, uint32_t hole) {
   uint32_t mask = shard->capacity - 1;
   for (uint32_t at = (hole + 1) & mask; shard->table[at].address != 0; at = (at + 1) & mask) {
-    uint32_t wanted = home(mix(shard->table[at].address), shard->capacity);
+    uint32_t wanted = home(mix(kind_of(&shard->table[at]), shard->table[at].address), shard->capacity);
     /* May move back only where its home is not between the hole and itself. */
     if (((at - wanted) & mask) < ((at - hole) & mask)) continue;
     shard->table[hole] = shard->table[at];
@@ -82,21 +86,27 @@ static void remove_at(struct shard *shard, uint32_t hole) {
   shard->used--;
 }
 
-bool blocks_take(uint64_t address, struct block *taken) {
+static bool look_up(enum block_kind kind, uint64_t address, struct block *copy, bool take) {
   if (address == 0) return false;
-  struct shard *shard = shard_of(mix(address));
+  struct shard *shard = shard_of(mix(kind, address));
   bool found = false;
   lock_take(&shard->lock);
   if (shard->used != 0) {
-    struct block *place = find(shard->table, shard->capacity, address);
+    struct block *place = find(shard->table, shard->capacity, kind, address);
     found = place->address == address;
-    if (found) {
-      *taken = *place;
-      remove_at(shard, (uint32_t)(place - shard->table));
-    }
+    if (found) *copy = *place;
+    if (found && take) remove_at(shard, (uint32_t)(place - shard->table));
   }
   lock_leave(&shard->lock);
   return found;
+}
+
+bool blocks_take(enum block_kind kind, uint64_t address, struct block *taken) {
+  return look_up(kind, address, taken, true);
+}
+
+bool blocks_find(enum block_kind kind, uint64_t address, struct block *found) {
+  return look_up(kind, address, found, false);
 }
 
 void blocks_take_context(const void *context, void (*release)(const struct block *block)) {

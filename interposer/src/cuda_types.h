@@ -19,10 +19,87 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUmemPool_st *CUmemoryPool;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUarray_st *CUarray;
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef uint64_t CUmemHandle; /* CUmemGenericAllocationHandle */
 
 typedef struct {
   unsigned char bytes[16];
 } CUuuid;
+
+/* CUmemLocation */
+struct cuda_location {
+  int type, id;
+};
+
+/* CUmemAllocationProp; the rest is passed through unread. */
+struct cuda_allocation {
+  int type, handle_types;
+  struct cuda_location location;
+};
+
+/* CUmemPoolProps */
+struct cuda_pool_properties {
+  int type, handle_types;
+  struct cuda_location location;
+  void *security;
+  size_t most;
+  unsigned char rest[56];
+};
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS */
+struct cuda_alloc_node {
+  struct cuda_pool_properties pool;
+  const void *accesses;
+  size_t access_count;
+  size_t bytes;
+  CUdeviceptr address;
+};
+
+/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR and what they were when sizes had 32 bits */
+struct cuda_array {
+  size_t width, height;
+  int format;
+  unsigned int channels;
+};
+struct cuda_array_v1 {
+  unsigned int width, height;
+  int format;
+  unsigned int channels;
+};
+struct cuda_array3d {
+  size_t width, height, depth;
+  int format;
+  unsigned int channels, flags;
+};
+struct cuda_array3d_v1 {
+  unsigned int width, height, depth;
+  int format;
+  unsigned int channels, flags;
+};
+
+/* CUDA_ARRAY_MEMORY_REQUIREMENTS */
+struct cuda_array_requirements {
+  size_t bytes, alignment;
+  unsigned int reserved[4];
+};
+
+/* CUarrayMapInfo */
+struct cuda_array_map {
+  int resource_type;
+  void *resource;
+  int subresource_type;
+  uint64_t subresource[4];
+  int operation, handle_type;
+  CUmemHandle handle;
+  uint64_t offset;
+  unsigned int devices, flags, reserved[2];
+};
 
 /* CUlaunchConfig; the attributes are passed through unread. */
 struct cuda_launch_config {
@@ -52,6 +129,20 @@ enum {
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_SYSTEM_NOT_READY = 802
+};
+
+enum {
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEM_OPERATION_TYPE_MAP = 1,
+  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+  CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
+  CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+  CU_GRAPH_NODE_TYPE_GRAPH = 4,
+  CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+  CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+  CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+  CUDA_ARRAY3D_SPARSE = 0x40,
+  CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80
 };
 
 enum {

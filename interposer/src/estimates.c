@@ -6,12 +6,12 @@
 
 #define ENTRIES 2048u /* a power of two */
 #define PROBES 8u
-#define RISE 16u /* a longer time moves the estimate by this part of the difference */
+#define RISE 16u /* a longer time of a short kernel moves the estimate by this part of the difference */
+#define TURNS_NS 4000000u /* so much longer may be other processes' turns on the card */
+#define SMOOTH 4u         /* any other time of a long one by this part */
 
-/* Timing a launch costs the driver two event records, a few microseconds: so kernels from here on are all
-   timed, and shorter ones as often as makes up this much device time. */
-#define TIMED_NS 200000u
-#define MOST_UNSAMPLED 32u
+/* Short kernels are paid for and timed once for as many as make up ESTIMATE_LONG_NS, at most so many. */
+#define MOST_UNSAMPLED 128u
 
 static struct estimate table[ENTRIES];
 static struct estimate overflow;
@@ -39,44 +39,45 @@ struct estimate *estimate_of(const void *function, uint64_t blocks) {
 }
 
 static uint32_t every(uint64_t ns) {
-  if (ns >= TIMED_NS || ns == 0) return 1;
-  uint64_t launches = TIMED_NS / ns;
+  if (ns >= ESTIMATE_LONG_NS || ns == 0) return 1;
+  uint64_t launches = ESTIMATE_LONG_NS / ns;
   return launches < MOST_UNSAMPLED ? (uint32_t)launches : MOST_UNSAMPLED;
 }
 
+/* Between half as many and one and a half times: a program that launches a function in turns, now with little
+   work, now with much, would else have the same turn timed for ever. */
+static uint32_t varied(struct estimate *estimate, uint32_t launches) {
+  uint32_t random = atomic_load_explicit(&estimate->random, memory_order_relaxed) * 1664525u + 1013904223u;
+  atomic_store_explicit(&estimate->random, random, memory_order_relaxed);
+  return launches < 2 ? launches : launches - launches / 2 + (random >> 16) % launches;
+}
+
 uint32_t estimate_launch(struct estimate *estimate) {
-  uint32_t launches = atomic_load_explicit(&estimate->unsampled, memory_order_relaxed) + 1;
-  bool timed = launches >= every(atomic_load_explicit(&estimate->ns, memory_order_relaxed));
-  atomic_store_explicit(&estimate->unsampled, timed ? 0 : launches, memory_order_relaxed);
-  return timed ? launches : 0;
+  uint32_t launches = varied(estimate, every(atomic_load_explicit(&estimate->ns, memory_order_relaxed)));
+  atomic_store_explicit(&estimate->paid, launches - 1, memory_order_relaxed);
+  return launches;
 }
 
-/* Of guesses the longest counts: too long a one keeps launches apart, so that soon one is alone; too short a one would
-   push them together, and be believed for ever. */
-static uint64_t learnt(uint64_t before, bool known, uint64_t elapsed, uint32_t sharers) {
-  if (!known) return sharers == 1 || elapsed / sharers > before ? elapsed / sharers : before;
+static uint64_t moved(uint64_t before, uint64_t elapsed, uint32_t part) {
+  return elapsed < before ? before - (before - elapsed) / part : before + (elapsed - before) / part;
+}
+
+static uint64_t learnt(uint64_t before, uint64_t elapsed, uint32_t launches, bool contended) {
+  if (before == 0) return elapsed;
+  if (launches == 1) return moved(before, elapsed, SMOOTH);
   if (elapsed < before) return elapsed;
-  return sharers > 1 ? before : before + (elapsed - before) / RISE;
+  uint64_t more = elapsed - before;
+  return contended && more > before / 2 && more < TURNS_NS ? before : moved(before, elapsed, RISE);
 }
 
-int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, uint32_t sharers, uint64_t debited,
+int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, bool contended, uint64_t debited,
                         uint32_t launches) {
-  bool known = atomic_load_explicit(&estimate->alone, memory_order_relaxed) != 0;
   uint64_t before = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
-  uint64_t cost = learnt(before, known, elapsed_ns, sharers);
+  uint64_t cost = learnt(before, elapsed_ns, launches, contended);
   if (cost == 0) cost = 1; /* 0 is for unknown */
   atomic_store_explicit(&estimate->ns, cost, memory_order_relaxed);
-  int64_t difference = ((int64_t)cost - (int64_t)debited) * (int64_t)launches;
-  if (known) return difference;
-  if (sharers > 1) {
-    atomic_fetch_add_explicit(&estimate->guessed, launches, memory_order_relaxed);
-    atomic_fetch_add_explicit(&estimate->guessed_ns, cost * launches, memory_order_relaxed);
-    return difference;
-  }
-  atomic_store_explicit(&estimate->alone, 1, memory_order_relaxed);
-  uint64_t guessed = atomic_exchange_explicit(&estimate->guessed, 0, memory_order_relaxed);
-  uint64_t guessed_ns = atomic_exchange_explicit(&estimate->guessed_ns, 0, memory_order_relaxed);
-  return difference + (int64_t)(cost * guessed) - (int64_t)guessed_ns;
+  if (launches == 1) return (int64_t)elapsed_ns - (int64_t)debited;
+  return ((int64_t)cost - (int64_t)debited) * (int64_t)launches;
 }
 
 void estimates_reset(void) {

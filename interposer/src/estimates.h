@@ -3,37 +3,47 @@
  * How long a kernel takes on the device, learnt per function and size of grid; a graph is a function of its
  * own.
  *
- * Whatever else uses the card can only make a measured time longer, so the estimate goes down at once and up
- * slowly: it is the time that the kernel takes when it is alone. While other processes of the same grant are
- * known to share the card with a kernel that was never seen alone, its even part of the time is a guess; the
- * first time alone puts right what was charged by guesses. Fields are single atomic words; a lost update is
- * one sample less. */
+ * Timing a launch costs the driver two event records, a few microseconds. So long kernels are all timed, and
+ * charged what they took, however much that varies; their estimate is only what is taken beforehand. Of short
+ * ones one stands for many. They fit into a turn on the card, so whatever else uses it makes some measured
+ * times longer and none shorter: the estimate goes down at once and up slowly. Fields are single atomic
+ * words; a lost update is one sample less. */
 #ifndef TESSERA_ESTIMATES_H
 #define TESSERA_ESTIMATES_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+#define ESTIMATE_LONG_NS 200000u
+
 struct estimate {
-  _Atomic uint64_t key;        /* 0: free */
-  _Atomic uint64_t ns;         /* 0: not known yet */
-  _Atomic uint64_t guessed_ns; /* charged in all by guesses */
-  _Atomic uint32_t guessed;    /* launches that it was for */
-  _Atomic uint32_t alone;      /* 1: seen alone, so ns is no guess */
-  _Atomic uint32_t unsampled;  /* launches since the last one that was timed */
-  _Atomic uint32_t pending;    /* timed launches that have not finished */
+  _Atomic uint64_t key;      /* 0: free */
+  _Atomic uint64_t ns;       /* 0: not known yet */
+  _Atomic uint64_t apart_ns; /* from start to end, last time, with what others did in between */
+  _Atomic uint32_t paid;     /* launches still to come that are paid for */
+  _Atomic uint32_t random;   /* the last number of its sequence */
+  _Atomic uint32_t pending;  /* timed launches that have not finished */
 };
 
 /* Never NULL: what finds no place in the table shares one entry. */
 struct estimate *estimate_of(const void *function, uint64_t blocks);
 
-/* Counts a launch. Not 0: it is to be timed, and stands for that many launches. */
+/* Whether the launch is paid for already; then it is one less. */
+static inline bool estimate_is_paid(struct estimate *estimate) {
+  uint32_t paid = atomic_load_explicit(&estimate->paid, memory_order_relaxed);
+  if (paid == 0) return false;
+  atomic_store_explicit(&estimate->paid, paid - 1, memory_order_relaxed);
+  return true;
+}
+
+/* For how many launches this one, which is timed, is to be paid: it, and those that come next. */
 uint32_t estimate_launch(struct estimate *estimate);
 
-/* A timed launch has ended; it stands for `launches`, each of which was charged `debited` ns. `sharers`:
-   processes of the grant that had kernels on the card meanwhile, at least 1 (itself). Learns, and returns
-   what is to be charged in addition, in ns; less than 0: given back. */
-int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, uint32_t sharers, uint64_t debited,
+/* A timed launch has ended and took `elapsed_ns` of the card's time; it stands for `launches`, each of which
+   was charged `debited` ns. `contended`: other processes are known to have had kernels on the card meanwhile.
+   Learns, and returns what is to be charged in addition, in ns; less than 0: given back. */
+int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, bool contended, uint64_t debited,
                         uint32_t launches);
 
 void estimates_reset(void);

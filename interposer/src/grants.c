@@ -12,9 +12,13 @@
 
 #include "atomics.h"
 #include "blocks.h"
+#include "container.h"
+#include "handles.h"
 #include "hooks.h"
 #include "limits.h"
 #include "log.h"
+#include "overhead.h"
+#include "pools.h"
 #include "samples.h"
 
 #define DEVICES 128
@@ -70,7 +74,7 @@ static const char *map_limits(const char *path, const struct tessera_limits **li
   if (file < 0) return strerror(errno);
   const char *problem = NULL;
   void *mapped = MAP_FAILED;
-  if (fstat(file, &status) != 0 || (uint64_t)status.st_size < sizeof **limits) problem = "too short";
+  if (fstat(file, &status) != 0 || (uint64_t)status.st_size < TESSERA_LIMITS_SIZE_0) problem = "too short";
   if (problem == NULL) {
     mapped = mmap(NULL, sizeof **limits, PROT_READ, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) problem = strerror(errno);
@@ -129,13 +133,60 @@ static void after_fork(void) {
   loading.word = 0;
   mapping.word = 0;
   blocks_reset();
+  handles_reset();
+  hooks_reset();
+  overhead_reset();
+  pools_reset();
   samples_reset();
 }
+
+/* The least of all caps: who can't tell which container it is in gets no more than any of them. */
+static const struct tessera_cap *tightest_cap(struct grant *grant) {
+  struct tessera_cap *least_cap = &grant->tightest;
+  for (uint32_t i = 0; i < grant->limits->cap_count && i < TESSERA_CAPS; i++) {
+    const struct tessera_cap *cap = &grant->limits->caps[i];
+    if (cap->memory_bytes != 0 &&
+        (least_cap->memory_bytes == 0 || cap->memory_bytes < least_cap->memory_bytes))
+      least_cap->memory_bytes = cap->memory_bytes;
+    if (cap->cores != 0 && (least_cap->cores == 0 || cap->cores < least_cap->cores))
+      least_cap->cores = cap->cores;
+  }
+  return least_cap;
+}
+
+static void find_cap(struct grant *grant, const struct container *container) {
+  grant->cap = NULL;
+  for (uint32_t i = 0; i < grant->limits->cap_count && i < TESSERA_CAPS; i++)
+    if (strncmp(grant->limits->caps[i].container, container->name, TESSERA_CONTAINER_SIZE) == 0)
+      grant->cap = &grant->limits->caps[i];
+  if (container->name[0] == '\0') grant->cap = tightest_cap(grant);
+  if (grant->cap != NULL) grant->region.container = container->tag;
+}
+
+/* Only where there are caps is it asked which container this is. */
+static void find_caps(void) {
+  struct container container;
+  bool known = false;
+  for (uint32_t i = 0; i < grant_count; i++) {
+    if (grants[i].limits->cap_count == 0) continue;
+    if (!known && !container_find(&container))
+      log_error("the container's name can't be told from /proc/self/mountinfo: the tightest cap holds");
+    known = true;
+    find_cap(&grants[i], &container);
+  }
+}
+
+/* A shim is only mounted where there are grants: without them it is in the wrong place, or they are gone. */
+#ifdef TESSERA_SHIM
+#define WITHOUT_GRANTS GRANTS_BROKEN
+#else
+#define WITHOUT_GRANTS GRANTS_NONE
+#endif
 
 static enum grants_state load_directory(void) {
   DIR *directory = opendir(TESSERA_GRANTS_DIRECTORY);
   if (directory == NULL) {
-    if (errno == ENOENT || errno == ENOTDIR) return GRANTS_NONE;
+    if (errno == ENOENT || errno == ENOTDIR) return WITHOUT_GRANTS;
     log_error(TESSERA_GRANTS_DIRECTORY ": %s", strerror(errno));
     return GRANTS_BROKEN;
   }
@@ -144,8 +195,9 @@ static enum grants_state load_directory(void) {
     if (entry->d_name[0] != '.' && !load_grant(entry->d_name)) valid = false;
   closedir(directory);
   if (!valid) return GRANTS_BROKEN;
-  if (grant_count == 0) return GRANTS_NONE;
+  if (grant_count == 0) return WITHOUT_GRANTS;
   for (uint32_t i = 0; i < grant_count; i++) add_to_card(&grants[i]);
+  find_caps();
   __register_atfork(NULL, NULL, after_fork, NULL);
   return GRANTS_READY;
 }
@@ -235,7 +287,26 @@ struct card *card_of_thread(void) {
   return device_count == 1 ? device_card[0] : card_current(&context);
 }
 
+CUdevice device_of_thread(void) {
+  CUdevice device = -1;
+  return DRIVER(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+/* The streams 0, 1 and 2 are those of the current context; any other knows its own. */
+CUdevice device_of_stream(CUstream stream) {
+  CUcontext context = NULL, popped;
+  if (mapped() && device_count == 1) return 0;
+  if ((uintptr_t)stream <= 2 || !driver_has(CALL_cuStreamGetCtx)) return device_of_thread();
+  if (DRIVER(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS) return device_of_thread();
+  if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
+  CUdevice device = device_of_thread();
+  DRIVER(cuCtxPopCurrent_v2)(&popped);
+  return device;
+}
+
 void grants_forget_contexts(void) { atomic_fetch_add_explicit(&contexts_epoch, 1, memory_order_acq_rel); }
+
+bool grants_are_one(void) { return grant_count == 1; }
 
 struct grant *grant_at(uint32_t number) { return &grants[number]; }
 
@@ -243,14 +314,39 @@ uint32_t grant_number(const struct grant *grant) { return (uint32_t)(grant - gra
 
 /* --- sums --------------------------------------------------------------------------------------------- */
 
+static uint64_t least(uint64_t left, uint64_t right) { return left < right ? left : right; }
+
+uint64_t grant_limit(const struct grant *grant) { return load_relaxed(&grant->limits->memory_bytes); }
+
+uint64_t grant_cap(const struct grant *grant) {
+  uint64_t bytes = grant->cap == NULL ? 0 : load_relaxed(&grant->cap->memory_bytes);
+  return bytes == 0 ? REGION_NO_CAP : bytes;
+}
+
+static uint64_t used_here(struct grant *grant) {
+  return grant->cap == NULL ? region_used(&grant->region) : region_used_by_container(&grant->region);
+}
+
 uint64_t card_limit(const struct card *card) {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < card->count; i++) sum += load_relaxed(&card->grants[i]->limits->memory_bytes);
+  for (uint32_t i = 0; i < card->count; i++)
+    sum += least(grant_limit(card->grants[i]), grant_cap(card->grants[i]));
   return sum;
 }
 
 uint64_t card_used(struct card *card) {
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < card->count; i++) sum += region_used(&card->grants[i]->region);
+  for (uint32_t i = 0; i < card->count; i++) sum += used_here(card->grants[i]);
+  return sum;
+}
+
+uint64_t card_left(struct card *card) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < card->count; i++) {
+    struct grant *grant = card->grants[i];
+    uint64_t limit = grant_limit(grant), cap = least(grant_cap(grant), limit);
+    uint64_t used = region_used(&grant->region), here = grant->cap == NULL ? used : used_here(grant);
+    sum += least(used < limit ? limit - used : 0, here < cap ? cap - here : 0);
+  }
   return sum;
 }

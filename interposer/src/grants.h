@@ -24,7 +24,9 @@ struct grant {
   struct region region;
   _Atomic uint32_t timings; /* this process's part of the region's */
   unsigned char uuid[16];
-  bool instance; /* of a MIG instance */
+  bool instance;                 /* of a MIG instance */
+  const struct tessera_cap *cap; /* this container's own, smaller limits; NULL: it has none */
+  struct tessera_cap tightest;   /* what `cap` is where the container's name is not known */
 };
 
 struct card {
@@ -58,12 +60,24 @@ struct card *card_of_thread(void);
 /* A context has ended: its handle may come back for another card. */
 void grants_forget_contexts(void);
 
+/* Whether this container has one grant alone. */
+bool grants_are_one(void);
+
 /* By number, as blocks know it. */
 struct grant *grant_at(uint32_t number);
 uint32_t grant_number(const struct grant *grant);
 
-/* Over all grants of the card, in bytes. */
+/* The device of the calling thread's context, or of an explicit stream; -1: there is none. */
+CUdevice device_of_thread(void);
+CUdevice device_of_stream(CUstream stream);
+
+/* Of the grant, in bytes; REGION_NO_CAP where the container has no cap of its own. */
+uint64_t grant_limit(const struct grant *grant);
+uint64_t grant_cap(const struct grant *grant);
+
+/* Over all grants of the card, as this container may use them: what it has, what it holds, what is left. */
 uint64_t card_limit(const struct card *card);
 uint64_t card_used(struct card *card);
+uint64_t card_left(struct card *card);
 
 #endif

@@ -71,6 +71,9 @@ static inline void *bound_address(enum library library, int number) {
  * itself. */
 TESSERA_HIDDEN void *hook_for_answer(const char *name, void *answer, uint64_t flags);
 
+/* In a forked child: no lock of the hooks is held. */
+TESSERA_HIDDEN void hooks_reset(void);
+
 #define REAL(symbol) ((function_##symbol *)bound_address(LIBRARY_CUDA, HOOK_##symbol))
 #define DRIVER(symbol) ((function_##symbol *)bound_address(LIBRARY_CUDA, CALL_##symbol))
 #define REAL_NVML(symbol) ((function_##symbol *)bound_address(LIBRARY_NVML, HOOK_##symbol))

@@ -6,6 +6,8 @@
 #include "hooks.h"
 #include "log.h"
 #include "memory.h"
+#include "overhead.h"
+#include "pools.h"
 #include "samples.h"
 
 #define DEVICES 128
@@ -38,8 +40,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uin
 /* --- views -------------------------------------------------------------------------------------------- */
 
 /* What is left of the share, but no more than the card has. */
-static uint64_t available_of(struct card *card, uint64_t limit, uint64_t card_available) {
-  uint64_t used = card_used(card), left = used < limit ? limit - used : 0;
+static uint64_t available_of(struct card *card, uint64_t card_available) {
+  uint64_t left = card_left(card);
   return left < card_available ? left : card_available;
 }
 
@@ -61,9 +63,9 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
 
 /* The card for a view by a process with a context: which has a slot, so that the sum costs no system call. */
 static struct card *card_for_view(CUresult result) {
-  CUcontext context;
-  struct card *card = result == CUDA_SUCCESS ? card_current(&context) : NULL;
+  struct card *card = result == CUDA_SUCCESS ? card_of_thread() : NULL;
   for (uint32_t i = 0; card != NULL && i < card->count; i++) region_register(&card->grants[i]->region);
+  if (card != NULL) pools_settle(card);
   return card;
 }
 
@@ -72,7 +74,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
   struct card *card = card_for_view(result);
   if (card == NULL) return result;
   uint64_t limit = card_limit(card);
-  if (available != NULL) *available = available_of(card, limit, *available);
+  if (available != NULL) *available = available_of(card, *available);
   if (total != NULL) *total = limit;
   return result;
 }
@@ -83,7 +85,7 @@ CUresult cuMemGetInfo(unsigned int *available, unsigned int *total) {
   if (card == NULL) return result;
   uint64_t limit = card_limit(card);
   /* The 32-bit figure of a larger card says nothing about what is free there. */
-  if (available != NULL) *available = narrowed(available_of(card, limit, UINT64_MAX));
+  if (available != NULL) *available = narrowed(available_of(card, UINT64_MAX));
   if (total != NULL) *total = narrowed(limit);
   return result;
 }
@@ -98,12 +100,72 @@ static CUcontext primary_of(CUdevice device) {
                                          : NULL;
 }
 
+static void remember_primary(CUdevice device, CUcontext context) {
+  if (device >= 0 && device < DEVICES) atomic_store_explicit(&primary[device], context, memory_order_relaxed);
+}
+
+static bool primary_is_active(CUdevice device) {
+  unsigned int flags;
+  int active = 0;
+  return DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/* One at a time in a process: the second must find the first's context active. */
+static struct lock retaining;
+
+static CUresult first_retain(CUcontext *context, CUdevice device, struct card *card) {
+  struct overhead overhead;
+  if (!overhead_begin(&overhead, card, REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device));
+  CUcontext made = result == CUDA_SUCCESS ? *context : NULL;
+  if (overhead_end(&overhead, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)made, made)) return result;
+  if (driver_has(HOOK_cuDevicePrimaryCtxRelease_v2))
+    IN_DRIVER(REAL(cuDevicePrimaryCtxRelease_v2)(device));
+  else
+    IN_DRIVER(REAL(cuDevicePrimaryCtxRelease)(device));
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  CUresult result = REAL(cuDevicePrimaryCtxRetain)(context, device);
-  if (result == CUDA_SUCCESS && context != NULL && device >= 0 && device < DEVICES)
-    atomic_store_explicit(&primary[device], *context, memory_order_relaxed);
+  CUresult result;
+  struct card *card = inside_driver || context == NULL ? NULL : card_of_device(device);
+  if (card == NULL) {
+    result = REAL(cuDevicePrimaryCtxRetain)(context, device);
+  } else {
+    lock_take(&retaining);
+    result = primary_is_active(device) ? IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device))
+                                       : first_retain(context, device, card);
+    lock_leave(&retaining);
+  }
+  if (result == CUDA_SUCCESS && context != NULL) remember_primary(device, *context);
   return result;
 }
+
+/* A fork may come while another thread holds it. */
+void hooks_reset(void) { retaining.word = 0; }
+
+#define CONTEXT_CREATE(symbol, parameters, arguments)                                                   \
+  CUresult symbol parameters {                                                                          \
+    struct overhead overhead;                                                                           \
+    if (inside_driver || context == NULL) return REAL(symbol) arguments;                                \
+    struct card *card = card_of_device(device);                                                         \
+    if (!overhead_begin(&overhead, card, REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;             \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                                \
+    CUcontext made = result == CUDA_SUCCESS ? *context : NULL;                                          \
+    if (overhead_end(&overhead, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)made, made)) return result; \
+    IN_DRIVER(REAL(cuCtxDestroy_v2)(made));                                                             \
+    *context = NULL;                                                                                    \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                                    \
+  }
+CONTEXT_CREATE(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+               (context, flags, device))
+CONTEXT_CREATE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+               (context, flags, device))
+CONTEXT_CREATE(cuCtxCreate_v3,
+               (CUcontext * context, void *affinities, int count, unsigned int flags, CUdevice device),
+               (context, affinities, count, flags, device))
+CONTEXT_CREATE(cuCtxCreate_v4, (CUcontext * context, void *parameters, unsigned int flags, CUdevice device),
+               (context, parameters, flags, device))
 
 static CUresult primary_ended(CUdevice device, CUresult result) {
   unsigned int flags;
@@ -145,3 +207,19 @@ PRIMARY_RESET(cuDevicePrimaryCtxReset_v2)
   }
 CONTEXT_END(cuCtxDestroy)
 CONTEXT_END(cuCtxDestroy_v2)
+
+/* CUDA 2's count of users: where nobody ever added one, the first detach is the end. */
+static atomic_bool attached;
+
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags) {
+  atomic_store_explicit(&attached, true, memory_order_relaxed);
+  return REAL(cuCtxAttach)(context, flags);
+}
+
+CUresult cuCtxDetach(CUcontext context) {
+  bool ends = !atomic_load_explicit(&attached, memory_order_relaxed);
+  if (ends) samples_context_ends(context);
+  CUresult result = REAL(cuCtxDetach)(context);
+  if (ends && result == CUDA_SUCCESS) memory_context_ended(context);
+  return result;
+}

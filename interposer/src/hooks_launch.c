@@ -2,6 +2,7 @@
  *
  * Launches, in every spelling; a graph is one piece of work. The begin of a stream capture is only noticed,
  * so that programs which never capture pay nothing for it. */
+#include "graph_memory.h"
 #include "hooks.h"
 #include "samples.h"
 #include "throttle.h"
@@ -12,11 +13,13 @@ static uint64_t product(uint64_t x, uint64_t y, uint64_t z) {
   return blocks;
 }
 
-#define LAUNCH(symbol, parameters, function, blocks, stream, per_thread, arguments)              \
-  CUresult symbol parameters {                                                                   \
-    if (inside_driver) return REAL(symbol) arguments;                                            \
-    struct launch launch = throttle_begin((const void *)(function), blocks, stream, per_thread); \
-    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                             \
+/* A launch that is free goes on as it came, without a look whether the driver comes back to a hook. */
+#define LAUNCH(symbol, parameters, function, blocks, stream, per_thread, arguments)                   \
+  CUresult symbol parameters {                                                                        \
+    if (inside_driver || throttle_is_free()) return REAL(symbol) arguments;                           \
+    if (throttle_is_paid((const void *)(function), blocks)) return IN_DRIVER(REAL(symbol) arguments); \
+    struct launch launch = throttle_begin((const void *)(function), blocks, stream, per_thread);      \
+    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                                  \
   }
 
 #define GRID unsigned int grid_x, unsigned int grid_y, unsigned int grid_z
@@ -49,8 +52,22 @@ static const struct cuda_launch_config no_config;
 CONFIG_LAUNCH(cuLaunchKernelEx, false)
 CONFIG_LAUNCH(cuLaunchKernelEx_ptsz, true)
 
-LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), graph, 0, stream, false, (graph, stream))
-LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), graph, 0, stream, true, (graph, stream))
+/* A graph may allocate: charged when its turn has come. */
+#define GRAPH_LAUNCH(symbol, per_thread)                                               \
+  static CUresult symbol##_with_memory(CUgraphExec graph, CUstream stream) {           \
+    struct pool_charge memory;                                                         \
+    if (!graph_memory_begin(&memory, graph)) return CUDA_ERROR_OUT_OF_MEMORY;          \
+    CUresult result = IN_DRIVER(REAL(symbol)(graph, stream));                          \
+    graph_memory_end(&memory, graph, result);                                          \
+    return result;                                                                     \
+  }                                                                                    \
+  CUresult symbol(CUgraphExec graph, CUstream stream) {                                \
+    if (inside_driver) return REAL(symbol)(graph, stream);                             \
+    struct launch launch = throttle_begin((const void *)graph, 0, stream, per_thread); \
+    return throttle_end(&launch, symbol##_with_memory(graph, stream));                 \
+  }
+GRAPH_LAUNCH(cuGraphLaunch, false)
+GRAPH_LAUNCH(cuGraphLaunch_ptsz, true)
 
 /* One function on several cards at once: charged to the calling thread's card, timed on the first stream. */
 static const struct cuda_launch_params no_launch;
@@ -82,3 +99,8 @@ CAPTURE(cuStreamBeginCaptureToGraph,
 CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
         (CUstream stream, CUgraph graph, const void *nodes, const void *edges, size_t count, int mode),
         (stream, graph, nodes, edges, count, mode))
+#define RECAPTURE (CUstream stream, int mode, CUgraph graph, void *callback, void *data)
+CAPTURE(cuStreamBeginRecaptureToGraph, RECAPTURE, (stream, mode, graph, callback, data))
+CAPTURE(cuStreamBeginRecaptureToGraph_ptsz, RECAPTURE, (stream, mode, graph, callback, data))
+CAPTURE(cuStreamBeginCaptureToCig, (CUstream stream, void *parameters), (stream, parameters))
+CAPTURE(cuStreamBeginCaptureToCig_ptsz, (CUstream stream, void *parameters), (stream, parameters))

@@ -2,8 +2,11 @@
  *
  * Allocation and release. A request that the driver would refuse by its arguments (no place for the address,
  * zero bytes) goes to it uncharged, so that the answer is its own. */
+#include "graph_memory.h"
 #include "hooks.h"
 #include "memory.h"
+#include "pools.h"
+#include "samples.h"
 
 #define ALLOCATION(symbol, parameters, address, bytes, arguments, give_back)             \
   CUresult symbol parameters {                                                           \
@@ -15,7 +18,7 @@
       memory_cancel(&charge);                                                            \
       return result;                                                                     \
     }                                                                                    \
-    if (memory_commit(&charge, *address)) return CUDA_SUCCESS;                           \
+    if (memory_commit(&charge, BLOCK_ADDRESS, *address)) return CUDA_SUCCESS;            \
     IN_DRIVER(give_back);                                                                \
     *address = 0;                                                                        \
     return CUDA_ERROR_OUT_OF_MEMORY;                                                     \
@@ -27,15 +30,33 @@ ALLOCATION(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), address, bytes,
            REAL(cuMemFree_v2)(*address))
 ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int flags), address, bytes,
            (address, bytes, flags), REAL(cuMemFree_v2)(*address))
-ALLOCATION(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream), address, bytes,
-           (address, bytes, stream), REAL(cuMemFreeAsync)(*address, stream))
-ALLOCATION(cuMemAllocAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUstream stream), address, bytes,
-           (address, bytes, stream), REAL(cuMemFreeAsync_ptsz)(*address, stream))
-ALLOCATION(cuMemAllocFromPoolAsync, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
-           address, bytes, (address, bytes, pool, stream), REAL(cuMemFreeAsync)(*address, stream))
-ALLOCATION(cuMemAllocFromPoolAsync_ptsz,
-           (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream), address, bytes,
-           (address, bytes, pool, stream), REAL(cuMemFreeAsync_ptsz)(*address, stream))
+/* Charged by what the pool reserves. What is recorded in a graph costs nothing before that is launched. */
+#define POOL_ALLOCATION(symbol, parameters, choose, per_thread, arguments, free_symbol)   \
+  CUresult symbol parameters {                                                            \
+    struct pool_charge charge;                                                            \
+    if (inside_driver || address == NULL || bytes == 0) return REAL(symbol) arguments;    \
+    if (stream_captures(stream, per_thread)) {                                            \
+      graph_memory_begun();                                                               \
+      return REAL(symbol) arguments;                                                      \
+    }                                                                                     \
+    if (!pools_begin(&charge, choose, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;            \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                  \
+    if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) return result; \
+    IN_DRIVER(REAL(free_symbol)(*address, stream));                                       \
+    pools_settle(NULL);                                                                   \
+    *address = 0;                                                                         \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                      \
+  }
+#define ASYNC (CUdeviceptr * address, size_t bytes, CUstream stream)
+#define FROM_POOL (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream)
+POOL_ALLOCATION(cuMemAllocAsync, ASYNC, pools_of_stream(stream), false, (address, bytes, stream),
+                cuMemFreeAsync)
+POOL_ALLOCATION(cuMemAllocAsync_ptsz, ASYNC, pools_of_stream(stream), true, (address, bytes, stream),
+                cuMemFreeAsync_ptsz)
+POOL_ALLOCATION(cuMemAllocFromPoolAsync, FROM_POOL, pools_by_handle(pool), false,
+                (address, bytes, pool, stream), cuMemFreeAsync)
+POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), true,
+                (address, bytes, pool, stream), cuMemFreeAsync_ptsz)
 
 /* The driver chooses the pitch. Reserved is what every card so far takes, a multiple of 512; if it was
    another, the charge follows before the block is handed out. */
@@ -56,7 +77,7 @@ ALLOCATION(cuMemAllocFromPoolAsync_ptsz,
     }                                                                                                   \
     bool fits = !__builtin_mul_overflow((uint64_t)*pitch, (uint64_t)height, &bytes) &&                  \
                 memory_adjust(&charge, bytes);                                                          \
-    if (fits && memory_commit(&charge, *address)) return CUDA_SUCCESS;                                  \
+    if (fits && memory_commit(&charge, BLOCK_ADDRESS, *address)) return CUDA_SUCCESS;                   \
     IN_DRIVER(REAL(free_symbol)(*address));                                                             \
     *address = 0;                                                                                       \
     memory_cancel(&charge);                                                                             \
@@ -66,20 +87,29 @@ ALLOCATION(cuMemAllocFromPoolAsync_ptsz,
 PITCHED(cuMemAllocPitch, cuMemFree, CUdeviceptr_v1, unsigned int)
 PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
 
-/* Whichever call frees it; an address that isn't known here is the driver's to judge. */
-#define RELEASE(symbol, parameters, address, arguments)                                \
-  CUresult symbol parameters {                                                         \
-    struct block block;                                                                \
-    if (inside_driver || !memory_take(address, &block)) return REAL(symbol) arguments; \
-    CUresult result = IN_DRIVER(REAL(symbol) arguments);                               \
-    if (result == CUDA_SUCCESS)                                                        \
-      memory_freed(&block);                                                            \
-    else                                                                               \
-      memory_put_back(&block);                                                         \
-    return result;                                                                     \
+/* Whichever call frees it; an address that isn't known here is the driver's to judge. A free that is recorded
+   in a graph frees nothing yet. */
+#define RELEASE(symbol, parameters, address, recorded, arguments)   \
+  CUresult symbol parameters {                                      \
+    struct block block;                                             \
+    if (inside_driver || (recorded)) return REAL(symbol) arguments; \
+    if (!memory_take(BLOCK_ADDRESS, address, &block)) {             \
+      graph_memory_freed();                                         \
+      return REAL(symbol) arguments;                                \
+    }                                                               \
+    pools_hold(&block);                                             \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);            \
+    if (result == CUDA_SUCCESS)                                     \
+      memory_freed(&block);                                         \
+    else                                                            \
+      memory_put_back(&block);                                      \
+    pools_let_go(&block);                                           \
+    return result;                                                  \
   }
 
-RELEASE(cuMemFree, (CUdeviceptr_v1 address), address, (address))
-RELEASE(cuMemFree_v2, (CUdeviceptr address), address, (address))
-RELEASE(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), address, (address, stream))
-RELEASE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), address, (address, stream))
+RELEASE(cuMemFree, (CUdeviceptr_v1 address), address, false, (address))
+RELEASE(cuMemFree_v2, (CUdeviceptr address), address, false, (address))
+RELEASE(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), address, stream_captures(stream, false),
+        (address, stream))
+RELEASE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), address, stream_captures(stream, true),
+        (address, stream))

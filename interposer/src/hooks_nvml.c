@@ -23,7 +23,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *me
   if (card == NULL) return result;
   memory->total = card_limit(card);
   memory->used = least(card_used(card), memory->total);
-  memory->free = least(memory->total - memory->used, memory->free);
+  memory->free = least(card_left(card), memory->free);
   return result;
 }
 
@@ -34,7 +34,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_
   memory->total = card_limit(card);
   memory->reserved = 0; /* the driver's own part of the card is no part of the share */
   memory->used = least(card_used(card), memory->total);
-  memory->free = least(memory->total - memory->used, memory->free);
+  memory->free = least(card_left(card), memory->free);
   return result;
 }
 

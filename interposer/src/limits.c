@@ -10,6 +10,7 @@
 #include "atomics.h"
 
 #define TRIES 1000
+#define MEASURED_NS 30000000000u /* after the lease's end */
 #define FIRST_WORD (offsetof(struct tessera_limits, uuid) / sizeof(uint64_t))
 #define WORDS (sizeof(struct tessera_limits) / sizeof(uint64_t))
 _Static_assert(offsetof(struct tessera_limits, uuid) % sizeof(uint64_t) == 0, "words begin at the uuid");
@@ -49,22 +50,36 @@ void limits_write(struct tessera_limits *shared, const struct tessera_limits *va
   store_release(&shared->sequence, sequence + 1);
 }
 
+void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch, uint64_t until) {
+  uint32_t sequence = load_relaxed(&shared->sequence) | 1;
+  store_relaxed(&shared->sequence, sequence);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  store_relaxed(&shared->effective_cores, cores);
+  store_relaxed(&shared->stretch, stretch);
+  store_relaxed(&shared->lease_until_ns, until);
+  store_release(&shared->sequence, sequence + 1);
+}
+
 bool limits_valid(const struct tessera_limits *shared, uint64_t bytes) {
-  return bytes >= sizeof *shared && shared->magic == TESSERA_LIMITS_MAGIC && shared->version != 0 &&
-         shared->version <= TESSERA_ABI_VERSION && shared->size >= sizeof *shared &&
+  return bytes >= TESSERA_LIMITS_SIZE_0 && shared->magic == TESSERA_LIMITS_MAGIC && shared->version != 0 &&
+         shared->version <= TESSERA_ABI_VERSION && shared->size >= TESSERA_LIMITS_SIZE_0 &&
          shared->memory_bytes != 0 && shared->policy <= TESSERA_POLICY_DISABLE &&
          shared->cap_count <= TESSERA_CAPS;
 }
 
-uint32_t limits_cores(const struct tessera_limits *shared) {
-  uint32_t cores = 0;
+struct pace_limits limits_pace(const struct tessera_limits *shared, uint64_t now) {
+  struct pace_limits found = {.cores = 0, .stretch = LIMITS_NO_STRETCH};
   for (int try = 0; try < TRIES; try++) {
-    uint32_t sequence = load_acquire(&shared->sequence);
-    uint32_t policy = load_relaxed(&shared->policy);
-    cores = 0;
-    if (policy == TESSERA_POLICY_DEFAULT) cores = load_relaxed(&shared->effective_cores);
-    if (policy == TESSERA_POLICY_FORCE) cores = load_relaxed(&shared->guaranteed_cores);
+    uint32_t sequence = load_acquire(&shared->sequence), policy = load_relaxed(&shared->policy);
+    uint32_t guaranteed = load_relaxed(&shared->guaranteed_cores), stretch = load_relaxed(&shared->stretch);
+    uint64_t until = load_relaxed(&shared->lease_until_ns);
+    bool leased = until > now, measured = until != 0 && (leased || now - until < MEASURED_NS);
+    found.cores =
+        leased && policy == TESSERA_POLICY_DEFAULT ? load_relaxed(&shared->effective_cores) : guaranteed;
+    if (found.cores > 100) found.cores = 100;
+    if (policy == TESSERA_POLICY_DISABLE || (guaranteed >= 100 && found.cores == 100)) found.cores = 0;
+    found.stretch = measured && stretch > LIMITS_NO_STRETCH ? stretch : LIMITS_NO_STRETCH;
     if (unchanged_since(shared, sequence)) break;
   }
-  return cores;
+  return found;
 }

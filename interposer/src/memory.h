@@ -7,7 +7,7 @@
  *   if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
  *   result = REAL(…)(…);
  *   if (result != CUDA_SUCCESS) memory_cancel(&charge);
- *   else if (!memory_commit(&charge, address)) …give the block back, refuse… */
+ *   else if (!memory_commit(&charge, BLOCK_ADDRESS, address)) …give the block back, refuse… */
 #ifndef TESSERA_MEMORY_H
 #define TESSERA_MEMORY_H
 
@@ -26,10 +26,18 @@ struct charge {
   struct grant *grant; /* NULL: not limited */
   CUcontext context;
   uint64_t bytes;
+  enum region_part part;
 };
 
-/* For the calling thread's context. false: refused; nothing is left. */
+/* In multiples of GRANULE; what can't be rounded up stays as it is, and fits nowhere. */
+uint64_t memory_rounded(uint64_t bytes);
+
+/* For the calling thread's context. false: refused; nothing is left. Where it does not fit, what this
+   process's pools keep for later is given back first. */
 bool memory_reserve(struct charge *charge, uint64_t bytes);
+
+/* For a card, whatever context is current; `card` NULL: not limited. */
+bool memory_reserve_for(struct charge *charge, struct card *card, enum region_part part, uint64_t bytes);
 
 /* The driver took another size than was reserved. false: over the limit; the charge is as before. */
 bool memory_adjust(struct charge *charge, uint64_t bytes);
@@ -37,11 +45,11 @@ bool memory_adjust(struct charge *charge, uint64_t bytes);
 void memory_cancel(struct charge *charge);
 
 /* false: no memory for the book-keeping; cancelled, the caller gives the block back to the driver. */
-bool memory_commit(struct charge *charge, uint64_t address);
+bool memory_commit(struct charge *charge, enum block_kind kind, uint64_t number);
 
 /* Around the driver's free: take before, then release or put back by what the driver said. false: an unknown
  * block. */
-bool memory_take(uint64_t address, struct block *block);
+bool memory_take(enum block_kind kind, uint64_t number, struct block *block);
 void memory_freed(const struct block *block);
 void memory_put_back(const struct block *block);
 

@@ -28,22 +28,30 @@ static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now
   } while (!swap_if(&usage->time_ready_ns, &ready, next));
 }
 
-uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost) {
-  follow_rate(usage, rate, now);
-  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t cost) {
+  uint64_t ready = load_acquire(word), next;
   do {
     uint64_t believed = ready > now + MOST_NS ? now : ready; /* from another boot, or scribbled over */
     if (believed > now) return believed;
     next = floor_of(believed, now) + scaled(cost, 100, rate);
-  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+  } while (!swap_if(word, &ready, next));
   return 0;
 }
 
-void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {
+void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t difference) {
   uint64_t size = scaled(difference < 0 ? (uint64_t)-difference : (uint64_t)difference, 100, rate);
-  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+  uint64_t ready = load_acquire(word), next;
   do {
     uint64_t from = floor_of(ready, now);
     next = difference >= 0 ? from + size : (from > size ? from - size : 0);
-  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+  } while (!swap_if(word, &ready, next));
+}
+
+uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost) {
+  follow_rate(usage, rate, now);
+  return pace_admit_at(&usage->time_ready_ns, rate, now, cost);
+}
+
+void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {
+  pace_correct_at(&usage->time_ready_ns, rate, now, difference);
 }

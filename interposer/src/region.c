@@ -24,6 +24,13 @@
 #define pause_processor() __asm__ __volatile__("yield")
 #endif
 
+/* The slot's figure for a part. */
+static inline uint64_t *part_of(struct tessera_process *slot, enum region_part part) {
+  return part == REGION_CONTEXTS  ? &slot->context_bytes
+         : part == REGION_MODULES ? &slot->module_bytes
+                                  : &slot->memory_bytes;
+}
+
 static inline uint32_t slot_of(uint32_t owner) { return (owner & 0xFFFFu) - 1; }
 
 /* --- the file and its record locks -------------------------------------------------------------------- */
@@ -45,13 +52,15 @@ int region_open(struct region *region, const char *path) {
   if (file < 0) return errno;
   int error = fstat(file, &status) != 0 ? errno : 0;
   void *mapped = MAP_FAILED;
-  if (error == 0 && (uint64_t)status.st_size < sizeof(struct tessera_usage)) error = EINVAL;
+  size_t bytes = sizeof(struct tessera_usage);
+  if (error == 0 && (uint64_t)status.st_size < bytes) bytes = TESSERA_USAGE_SIZE_0; /* one without spans */
+  if (error == 0 && (uint64_t)status.st_size < bytes) error = EINVAL;
   if (error == 0) {
-    mapped = mmap(NULL, sizeof(struct tessera_usage), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) error = errno;
   }
   if (error == 0 && !usage_valid(mapped, (uint64_t)status.st_size)) {
-    munmap(mapped, sizeof(struct tessera_usage));
+    munmap(mapped, bytes);
     error = EINVAL;
   }
   if (error != 0) {
@@ -60,6 +69,7 @@ int region_open(struct region *region, const char *path) {
   }
   memcpy(region->path, path, strlen(path) + 1);
   region->usage = mapped;
+  region->has_spans = bytes == sizeof(struct tessera_usage);
   region->device = status.st_dev;
   region->inode = status.st_ino;
   region->file = file;
@@ -189,7 +199,10 @@ static bool take_slot(struct region *region) {
   memset(process, 0, sizeof *process);
   store_relaxed(&process->pid, (uint32_t)getpid());
   store_relaxed(&process->start_ns, start);
-  store_relaxed(&process->memory_bytes, atomic_load_explicit(&region->held, memory_order_relaxed));
+  store_relaxed(&process->container, region->container);
+  for (int part = 0; part < REGION_PARTS; part++)
+    store_relaxed(part_of(process, (enum region_part)part),
+                  atomic_load_explicit(&region->held[part], memory_order_relaxed));
   store_release(&process->state, (uint32_t)TESSERA_SLOT_USED);
   sweep_locked(region, slot);
   /* Only now may other threads of this process use the slot. */
@@ -234,23 +247,49 @@ static struct tessera_process *lock_own_slot(struct region *region) {
   }
 }
 
+/* Over the used slots of this container; the dead among them count until the next sweep. */
+static uint64_t container_bytes(const struct region *region) {
+  uint32_t high = usage_slots_high(region->usage);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < high; i++) {
+    const struct tessera_process *slot = &region->usage->process[i];
+    if (load_acquire(&slot->state) == TESSERA_SLOT_USED &&
+        load_relaxed(&slot->container) == region->container)
+      sum += slot_bytes(slot);
+  }
+  return sum;
+}
+
+/* Whether so many bytes more are within the limit and the cap. With the lock. */
+static bool fits_locked(const struct region *region, uint64_t bytes, uint64_t limit, uint64_t cap) {
+  uint64_t used = load_relaxed(&region->usage->memory_bytes);
+  if (bytes > limit || used > limit - bytes) return false;
+  /* The container holds no more than all of them do. */
+  if (cap == REGION_NO_CAP || (bytes <= cap && used <= cap - bytes)) return true;
+  return bytes <= cap && container_bytes(region) <= cap - bytes;
+}
+
 bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit) {
+  return region_reserve_part(region, REGION_MEMORY, bytes, limit, REGION_NO_CAP);
+}
+
+bool region_reserve_part(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
+                         uint64_t cap) {
   struct tessera_usage *usage = region->usage;
   struct tessera_process *slot = lock_own_slot(region);
   if (slot == NULL) return false;
-  uint64_t used = load_relaxed(&usage->memory_bytes);
-  bool fits = bytes <= limit && used <= limit - bytes;
-  if (!fits && bytes <= limit) {
+  bool fits = fits_locked(region, bytes, limit, cap);
+  if (!fits && bytes <= limit && bytes <= cap) {
     sweep_locked(region, (uint32_t)(slot - usage->process));
-    used = load_relaxed(&usage->memory_bytes);
-    fits = used <= limit - bytes;
+    fits = fits_locked(region, bytes, limit, cap);
   }
   if (fits) {
-    store_relaxed(&slot->memory_bytes, load_relaxed(&slot->memory_bytes) + bytes);
-    store_relaxed(&usage->memory_bytes, used + bytes);
-    if (used + bytes > load_relaxed(&usage->peak_memory_bytes))
-      store_relaxed(&usage->peak_memory_bytes, used + bytes);
-    atomic_store_explicit(&region->held, atomic_load_explicit(&region->held, memory_order_relaxed) + bytes,
+    uint64_t total = load_relaxed(&usage->memory_bytes) + bytes, *shown = part_of(slot, part);
+    store_relaxed(shown, load_relaxed(shown) + bytes);
+    store_relaxed(&usage->memory_bytes, total);
+    if (total > load_relaxed(&usage->peak_memory_bytes)) store_relaxed(&usage->peak_memory_bytes, total);
+    atomic_store_explicit(&region->held[part],
+                          atomic_load_explicit(&region->held[part], memory_order_relaxed) + bytes,
                           memory_order_relaxed);
   } else {
     store_relaxed(&slot->refused, load_relaxed(&slot->refused) + 1);
@@ -260,15 +299,20 @@ bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit) {
 }
 
 void region_release(struct region *region, uint64_t bytes) {
+  region_release_part(region, REGION_MEMORY, bytes);
+}
+
+void region_release_part(struct region *region, enum region_part part, uint64_t bytes) {
   struct tessera_usage *usage = region->usage;
   struct tessera_process *slot = lock_own_slot(region);
   if (slot == NULL) return;
-  uint64_t held = load_relaxed(&slot->memory_bytes), total = load_relaxed(&usage->memory_bytes);
+  uint64_t *shown = part_of(slot, part);
+  uint64_t held = load_relaxed(shown), total = load_relaxed(&usage->memory_bytes);
   if (bytes > held) bytes = held; /* only where the tenant has written to the file: never below zero */
-  store_relaxed(&slot->memory_bytes, held - bytes);
+  store_relaxed(shown, held - bytes);
   store_relaxed(&usage->memory_bytes, total > bytes ? total - bytes : 0);
-  uint64_t private = atomic_load_explicit(&region->held, memory_order_relaxed);
-  atomic_store_explicit(&region->held, private > bytes ? private - bytes : 0, memory_order_relaxed);
+  uint64_t private = atomic_load_explicit(&region->held[part], memory_order_relaxed);
+  atomic_store_explicit(&region->held[part], private > bytes ? private - bytes : 0, memory_order_relaxed);
   region_unlock(region);
 }
 
@@ -289,12 +333,10 @@ uint64_t region_used(struct region *region) {
   struct tessera_usage *usage = region->usage;
   bool registered = owns_slot(region);
   if (!registered) return sum_of_living(region);
-  uint64_t swept = load_relaxed(&usage->swept_ns);
-  uint64_t now = clock_coarse();
   /* Alone in the first slot, there is nobody to die. */
-  bool alone = usage_slots_high(usage) <= 1;
-  if (!alone && (now > swept ? now - swept : swept - now) > SWEEP_NS &&
-      swap_if(&usage->swept_ns, &swept, now)) {
+  if (usage_slots_high(usage) <= 1) return load_relaxed(&usage->memory_bytes);
+  uint64_t swept = load_relaxed(&usage->swept_ns), now = clock_coarse();
+  if ((now > swept ? now - swept : swept - now) > SWEEP_NS && swap_if(&usage->swept_ns, &swept, now)) {
     const struct tessera_process *slot = lock_own_slot(region);
     if (slot != NULL) {
       sweep_locked(region, (uint32_t)(slot - usage->process));
@@ -302,6 +344,11 @@ uint64_t region_used(struct region *region) {
     }
   }
   return load_relaxed(&usage->memory_bytes);
+}
+
+uint64_t region_used_by_container(struct region *region) {
+  region_used(region); /* sweeps, at times */
+  return container_bytes(region);
 }
 
 uint32_t region_processes(struct region *region, struct region_process *processes, uint32_t capacity) {
@@ -312,6 +359,7 @@ uint32_t region_processes(struct region *region, struct region_process *processe
   for (uint32_t i = 0; i < high && count < capacity; i++) {
     const struct tessera_process *slot = &usage->process[i];
     if (load_acquire(&slot->state) != TESSERA_SLOT_USED) continue;
+    if (region->container != 0 && load_relaxed(&slot->container) != region->container) continue;
     pid = (int)getpid();
     if (i != mine && !slot_alive(file, i, &pid)) continue;
     processes[count].pid = (unsigned int)pid;
@@ -327,6 +375,6 @@ void region_after_fork(struct region *region) {
   region->file = -1;
   region->owner = 0;
   region->start_ns = 0;
-  region->held = 0;
+  for (int part = 0; part < REGION_PARTS; part++) region->held[part] = 0;
   region->registering.word = 0;
 }

@@ -19,15 +19,22 @@
 
 #define REGION_PATH 256
 
+/* What memory is held for, as the slot shows it. */
+enum region_part { REGION_MEMORY, REGION_CONTEXTS, REGION_MODULES, REGION_PARTS };
+
+#define REGION_NO_CAP UINT64_MAX
+
 struct region {
   char path[REGION_PATH];
   struct tessera_usage *usage; /* mapped shared */
+  bool has_spans;              /* the file is long enough for them */
   int file;                    /* -1: not open */
   dev_t device;                /* whose descriptor `file` must be */
   ino_t inode;
   _Atomic uint32_t owner;    /* the lock word of this process: slot and tag; 0: no slot yet */
   _Atomic uint64_t start_ns; /* tells this process's slot from one that was swept and taken by another */
-  _Atomic uint64_t held;     /* bytes that this process has reserved, should the slot be lost */
+  _Atomic uint64_t held[REGION_PARTS]; /* bytes that this process has reserved, should the slot be lost */
+  uint64_t container; /* of the slots that count towards this container's cap; 0: it has none */
   struct lock registering;
 };
 
@@ -40,15 +47,33 @@ bool region_register(struct region *region);
 /* This process's slot, or NULL. Counters of it may be added to atomically without the lock. */
 struct tessera_process *region_slot(struct region *region);
 
+/* The same, but NULL also where that takes more than a look. */
+static inline struct tessera_process *region_known_slot(struct region *region) {
+  uint32_t owner = atomic_load_explicit(&region->owner, memory_order_acquire);
+  if (owner == 0) return NULL;
+  struct tessera_process *slot = &region->usage->process[(owner & 0xFFFFu) - 1];
+  uint64_t start = __atomic_load_n(&slot->start_ns, __ATOMIC_RELAXED);
+  return start == atomic_load_explicit(&region->start_ns, memory_order_relaxed) ? slot : NULL;
+}
+
 /* Reserves so many bytes if the total stays within the limit; dead processes are swept first where it would
  * not. */
 bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit);
 void region_release(struct region *region, uint64_t bytes);
 
+/* The same for any part, and with a cap on what the processes of this container hold together. */
+bool region_reserve_part(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
+                         uint64_t cap);
+void region_release_part(struct region *region, enum region_part part, uint64_t bytes);
+
 /* The total, at most 5 ms behind the death of a process. No slot needed. */
 uint64_t region_used(struct region *region);
 
-/* The living processes, this one's own slot included: what they hold, and their pids as seen from here. */
+/* The living processes of this container. */
+uint64_t region_used_by_container(struct region *region);
+
+/* The living processes (where there are caps, of this container), this one's own slot included: what they
+ * hold, and their pids as seen from here. */
 struct region_process {
   unsigned int pid; /* 0: not to be seen from this PID namespace */
   uint64_t bytes;

@@ -9,7 +9,11 @@
  *   cuGetProcAddress  the driver answers first; a hook is handed out only for the very address that it
  *                     wraps, so the caller's version and flags are honoured without knowing their rules
  *
- * Nothing is done before the first look-up or call of a name in the table: no constructor, no dlopen. */
+ * Nothing is done before the first look-up or call of a name in the table: no constructor, no dlopen.
+ *
+ * As a shim (TESSERA_SHIM) the library is itself what programs load as libcuda.so.1 and libnvidia-ml.so.1,
+ * and the driver's own are under a path that only the shim asks for. They are its dependencies, so that a
+ * name without a hook is found in them, by linking and by dlsym; dlsym itself is left alone. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -41,8 +45,16 @@ static const struct row rows[ADDRESS_COUNT] = {
 #undef NVML_CALL
 };
 
-static const char *const sonames[LIBRARY_COUNT] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+#ifdef TESSERA_SHIM
+#define DRIVER_DIRECTORY TESSERA_SHIM "/"
+#else
+#define DRIVER_DIRECTORY ""
+#endif
+static const char *const sonames[LIBRARY_COUNT] = {DRIVER_DIRECTORY "libcuda.so.1",
+                                                   DRIVER_DIRECTORY "libnvidia-ml.so.1"};
+#ifndef TESSERA_SHIM
 static const char *const stems[LIBRARY_COUNT] = {"libcuda.so", "libnvidia-ml.so"};
+#endif
 
 typedef void *dlsym_function(void *, const char *);
 
@@ -82,13 +94,13 @@ static inline dlsym_function *real_dlsym(void) {
   return function != NULL ? function : find_libc_dlsym();
 }
 
+#ifndef TESSERA_SHIM
 /* --- the table by name -------------------------------------------------------------------------------- */
 
 /* Open addressing over the hooks' symbols, filled once; 1 + number, 0 is empty. */
-#define INDEX_SIZE 256u
+#define INDEX_SIZE 1024u
 _Static_assert(HOOK_COUNT * 2 <= INDEX_SIZE, "the index is at most half full");
-_Static_assert(HOOK_COUNT < 255, "numbers fit the index's bytes");
-static unsigned char symbol_index[INDEX_SIZE];
+static uint16_t symbol_index[INDEX_SIZE];
 static atomic_bool symbol_index_ready;
 static struct lock symbol_index_lock;
 
@@ -104,7 +116,7 @@ static void fill_symbol_index(void) {
     for (int number = 0; number < HOOK_COUNT; number++) {
       unsigned int place = hash_name(rows[number].symbol) % INDEX_SIZE;
       while (symbol_index[place] != 0) place = (place + 1) % INDEX_SIZE;
-      symbol_index[place] = (unsigned char)(number + 1);
+      symbol_index[place] = (uint16_t)(number + 1);
     }
     atomic_store_explicit(&symbol_index_ready, true, memory_order_release);
   }
@@ -121,6 +133,7 @@ static int find_symbol(const char *name) {
   return -1;
 }
 
+#endif
 /* cuXxx or nvmlXxx; not cublas…, curl_…, cuserid. Reads no byte behind the name's end. */
 static inline bool may_be_ours(const char *name) {
   if (name[0] == 'c') return name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -202,6 +215,7 @@ void *hook_for_answer(const char *name, void *answer, uint64_t flags) {
   return match >= 0 ? rows[match].hook : answer;
 }
 
+#ifndef TESSERA_SHIM
 /* --- dlsym -------------------------------------------------------------------------------------------- */
 
 /* Whether an address belongs to a driver library (any copy of it), to this library, or to somebody else. */
@@ -252,3 +266,4 @@ TESSERA_EXPORT void *dlsym(void *restrict handle, const char *restrict name) {
   if (lookup == NULL) return NULL;
   TAIL_CALL lookup(handle, name);
 }
+#endif

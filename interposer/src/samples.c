@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "atomics.h"
+#include "budget.h"
 #include "clock.h"
 #include "hooks.h"
 #include "limits.h"
 #include "lock.h"
-#include "pace.h"
+#include "spans.h"
 #include "usage.h"
 
 #define SAMPLES 64
@@ -29,16 +30,20 @@ struct sample {
 
 static struct sample samples[SAMPLES];
 static struct lock samples_lock; /* over stages, contexts and events; never held over a record */
-static atomic_bool captures;
+atomic_bool samples_captured;
 static _Atomic uint32_t pending_samples;
 
-void samples_capture_begun(void) { atomic_store_explicit(&captures, true, memory_order_relaxed); }
+/* By the number of the grant; written under the lock. */
+static uint64_t charged_until[GRANTS]; /* up to here the card's time is charged to this process */
+static _Atomic uint32_t pending_long[GRANTS];
+
+void samples_capture_begun(void) { atomic_store_explicit(&samples_captured, true, memory_order_relaxed); }
 
 /* Event queries and creation would end a capture that another stream of this thread, or with the global mode
    any thread, has begun; in relaxed mode they don't. */
 static int relax_captures(void) {
   int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  if (!atomic_load_explicit(&captures, memory_order_relaxed) ||
+  if (!atomic_load_explicit(&samples_captured, memory_order_relaxed) ||
       !driver_has(CALL_cuThreadExchangeStreamCaptureMode))
     return -1;
   return DRIVER(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS ? mode : -1;
@@ -50,7 +55,7 @@ static void restore_captures(int mode) {
 
 bool stream_captures(CUstream stream, bool per_thread) {
   int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!atomic_load_explicit(&captures, memory_order_relaxed)) return false;
+  if (!atomic_load_explicit(&samples_captured, memory_order_relaxed)) return false;
   CUresult result = per_thread && driver_has(CALL_cuStreamIsCapturing_ptsz)
                         ? DRIVER(cuStreamIsCapturing_ptsz)(stream, &status)
                         : DRIVER(cuStreamIsCapturing)(stream, &status);
@@ -112,6 +117,30 @@ static uint32_t timed_by_others(struct grant *grant) {
          atomic_load_explicit(&grant->timings, memory_order_relaxed);
 }
 
+/* A kernel comes that may be long: until its time is known, the other processes reckon with it. */
+static void enter(const struct sample *sample) {
+  struct grant *grant = sample->of.grant;
+  struct tessera_process *slot = region_slot(&grant->region);
+  uint64_t apart = atomic_load_explicit(&sample->of.estimate->apart_ns, memory_order_relaxed);
+  if (slot == NULL || sample->of.launches != 1) return;
+  uint64_t until = load_relaxed(&slot->resident_until), from = sample->begun_ns;
+  if (atomic_fetch_add_explicit(&pending_long[grant_number(grant)], 1, memory_order_relaxed) == 0)
+    store_relaxed(&slot->resident_ns, from);
+  else if (until > from)
+    from = until;
+  store_relaxed(&slot->resident_until, from + apart + apart / 4);
+}
+
+/* With the lock: up to `charged_until` it is told by spans. */
+static void leave(const struct sample *sample) {
+  struct grant *grant = sample->of.grant;
+  struct tessera_process *slot = region_slot(&grant->region);
+  uint32_t number = grant_number(grant);
+  if (slot == NULL || sample->of.launches != 1) return;
+  uint32_t before = atomic_fetch_sub_explicit(&pending_long[number], 1, memory_order_relaxed);
+  store_relaxed(&slot->resident_ns, before == 1 ? 0 : charged_until[number]);
+}
+
 static void count_timed(struct grant *grant, uint64_t change) {
   struct tessera_process *slot = region_slot(&grant->region);
   if (slot != NULL) add_relaxed(&slot->timed, change);
@@ -137,6 +166,7 @@ int sample_begin(const struct sample_of *of) {
   atomic_fetch_add_explicit(&of->grant->timings, 1, memory_order_relaxed);
   sample->others = timed_by_others(of->grant);
   sample->sharers = sharers_now(of->grant->region.usage);
+  enter(sample);
   return (int)(sample - samples);
 }
 
@@ -144,6 +174,7 @@ static void close_sample(struct sample *sample) {
   atomic_fetch_sub_explicit(&sample->of.estimate->pending, 1, memory_order_relaxed);
   atomic_fetch_sub_explicit(&pending_samples, 1, memory_order_relaxed);
   count_timed(sample->of.grant, (uint64_t)-1);
+  leave(sample);
   atomic_store_explicit(&sample->stage, STAGE_IDLE, memory_order_release);
 }
 
@@ -155,18 +186,46 @@ void sample_end(int number, CUresult launched) {
     close_sample(sample);
 }
 
+/* Whether other processes of the grant had kernels on the card too, at least one of them timed. */
+static bool contended(const struct sample *sample) {
+  struct grant *grant = sample->of.grant;
+  return sample->sharers > 1 || sharers_now(grant->region.usage) > 1 ||
+         timed_by_others(grant) != sample->others;
+}
+
+/* Of the time from its start to its end, what is charged: not twice where kernels of several streams overlap,
+   and not what other processes had. */
+static uint64_t own_time(const struct sample *sample, uint64_t elapsed, uint64_t now, uint32_t stretch) {
+  struct grant *grant = sample->of.grant;
+  struct tessera_process *slot = region_slot(&grant->region);
+  uint64_t *until = &charged_until[grant_number(grant)];
+  uint64_t start = *until > sample->begun_ns ? *until : sample->begun_ns;
+  if (start > now) start = now;
+  if (elapsed > now - start) elapsed = now - start;
+  *until = start + elapsed;
+  if (elapsed < ESTIMATE_LONG_NS) return elapsed; /* it fits into one turn */
+  if (slot == NULL || !grant->region.has_spans) return elapsed * LIMITS_NO_STRETCH / stretch;
+  uint32_t number = (uint32_t)(slot - grant->region.usage->process);
+  spans_note(grant->region.usage, number, start, start + elapsed);
+  return spans_own_part(grant->region.usage, number, start, start + elapsed) * LIMITS_NO_STRETCH / stretch;
+}
+
 static void settle(const struct sample *sample, uint64_t elapsed, uint64_t now) {
   struct grant *grant = sample->of.grant;
-  uint64_t longest = now - sample->begun_ns;
-  uint32_t sharers = sharers_now(grant->region.usage), rate = limits_cores(grant->limits);
-  if (sharers < sample->sharers) sharers = sample->sharers;
-  if (sharers == 1 && timed_by_others(grant) != sample->others) sharers = 2; /* came and went meanwhile */
-  if (elapsed > longest) elapsed = longest;
+  struct pace_limits limits = limits_pace(grant->limits, now);
+  bool shared = contended(sample) || limits.stretch != LIMITS_NO_STRETCH;
+  bool is_short = sample->of.launches != 1;
+  if (sample->of.launches == 1) {
+    atomic_store_explicit(&sample->of.estimate->apart_ns, elapsed, memory_order_relaxed);
+    elapsed = own_time(sample, elapsed, now, limits.stretch);
+  }
   int64_t more =
-      estimate_settle(sample->of.estimate, elapsed, sharers, sample->of.debited, sample->of.launches);
-  if (rate != 0) pace_correct(grant->region.usage, rate, now, more);
+      estimate_settle(sample->of.estimate, elapsed, shared, sample->of.debited, sample->of.launches);
+  budget_correct(grant, budget_of(grant, now), now, more);
   struct tessera_process *slot = region_slot(&grant->region);
-  if (slot != NULL) add_relaxed(&slot->busy_ns, (uint64_t)more);
+  if (slot == NULL) return;
+  add_relaxed(&slot->busy_ns, (uint64_t)more);
+  if (is_short) add_relaxed(&slot->short_ns, (uint64_t)more);
 }
 
 /* Settles the sample if its kernel has ended; else returns when to look again. */
@@ -185,15 +244,27 @@ static uint64_t look_at(struct sample *sample, uint64_t now) {
   return UINT64_MAX;
 }
 
+/* What is pending, the oldest first, so that each is charged from the end of the one before. */
+static int pending_in_order(struct sample *found[SAMPLES]) {
+  int count = 0;
+  for (int i = 0; i < SAMPLES; i++) {
+    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) != STAGE_PENDING) continue;
+    int at = count++;
+    for (; at > 0 && found[at - 1]->begun_ns > samples[i].begun_ns; at--) found[at] = found[at - 1];
+    found[at] = &samples[i];
+  }
+  return count;
+}
+
 uint64_t samples_settle(void) {
+  struct sample *pending[SAMPLES];
   uint64_t again = UINT64_MAX;
   if (atomic_load_explicit(&pending_samples, memory_order_acquire) == 0 || !lock_try(&samples_lock))
     return again;
   uint64_t now = clock_now();
-  int mode = relax_captures();
-  for (int i = 0; i < SAMPLES; i++) {
-    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) != STAGE_PENDING) continue;
-    uint64_t next = look_at(&samples[i], now);
+  int mode = relax_captures(), count = pending_in_order(pending);
+  for (int i = 0; i < count; i++) {
+    uint64_t next = look_at(pending[i], now);
     if (next < again) again = next;
   }
   restore_captures(mode);
@@ -216,5 +287,7 @@ void samples_reset(void) {
   memset(samples, 0, sizeof samples);
   samples_lock.word = 0;
   pending_samples = 0;
+  memset(charged_until, 0, sizeof charged_until);
+  memset(pending_long, 0, sizeof pending_long);
   estimates_reset();
 }

@@ -5,6 +5,7 @@
 #ifndef TESSERA_SAMPLES_H
 #define TESSERA_SAMPLES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ uint64_t samples_settle(void);
 
 /* A stream capture was begun in this process: from now on own calls are made so that they don't end one. */
 void samples_capture_begun(void);
+
+/* Whether there ever was one. */
+extern __attribute__((visibility("hidden"))) atomic_bool samples_captured;
 
 /* Whether launches into the stream are recorded instead of executed. */
 bool stream_captures(CUstream stream, bool per_thread);

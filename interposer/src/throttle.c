@@ -2,10 +2,9 @@
 #include "throttle.h"
 
 #include "atomics.h"
+#include "budget.h"
 #include "clock.h"
 #include "estimates.h"
-#include "limits.h"
-#include "pace.h"
 #include "samples.h"
 
 /* Nobody sleeps longer than this without looking at the limits and at what has ended. */
@@ -16,12 +15,12 @@
 #define UNKNOWN_NAP_NS 200000u
 
 /* Of a card with several grants, the one whose debt is repaid first; their shares add up. */
-static struct grant *choose(const struct card *card) {
+static struct grant *choose(const struct card *card, uint64_t now) {
   struct grant *best = card->grants[0];
   for (uint32_t i = 1; i < card->count; i++) {
     struct grant *grant = card->grants[i];
-    if (limits_cores(best->limits) == 0) break;
-    if (limits_cores(grant->limits) == 0 ||
+    if (budget_is_free(budget_of(best, now))) break;
+    if (budget_is_free(budget_of(grant, now)) ||
         load_relaxed(&grant->region.usage->time_ready_ns) < load_relaxed(&best->region.usage->time_ready_ns))
       best = grant;
   }
@@ -46,39 +45,45 @@ static void await_first_run(const struct estimate *estimate) {
   }
 }
 
-/* Waits until the budget allows the launch and takes its cost. Returns the rate in force then; 0: not limited
-   any more. What has ended is settled first: it may move the moment, and an unsettled sample looks to the
-   grant's other processes like a kernel on the card. */
-static uint32_t wait_for_budget(struct grant *grant, uint32_t rate, uint64_t cost, uint64_t *waited) {
-  /* The coarse clock is never ahead: if the time has come by it, it has come. */
-  if (pace_admit(grant->region.usage, rate, clock_coarse(), cost) == 0) return rate;
+/* Waits until the budget allows the launch and takes its cost. Returns the budget in force then; a free one:
+   not limited any more. What has ended is settled first: it may move the moment, and an unsettled sample
+   looks to the grant's other processes like a kernel on the card. */
+static struct budget wait_for_budget(struct grant *grant, struct tessera_process *slot, struct budget budget,
+                                     uint64_t cost) {
   uint64_t begun = clock_now(), now = begun;
-  for (;;) {
-    uint64_t again = samples_settle(), ready = pace_admit(grant->region.usage, rate, now, cost);
-    *waited = now - begun;
-    if (ready == 0) return rate;
+  if (slot != NULL) add_relaxed(&slot->waiting, 1u);
+  while (!budget_is_free(budget)) {
+    uint64_t again = samples_settle(), ready = budget_admit(grant, budget, now, cost);
+    if (ready == 0) break;
     sleep_until(earliest(earliest(ready, again), now + SLICE_NS));
-    rate = limits_cores(grant->limits);
-    if (rate == 0 || rate >= 100) return 0;
     now = clock_now();
+    budget = budget_of(grant, now);
   }
+  if (slot != NULL) {
+    sub_relaxed(&slot->waiting, 1u);
+    add_relaxed(&slot->waited_ns, now - begun);
+  }
+  return budget;
 }
 
-static void debit(struct launch *launch, struct grant *grant, uint32_t rate, struct estimate *estimate,
+static void debit(struct launch *launch, struct budget budget, uint64_t now, struct estimate *estimate,
                   CUstream stream, bool per_thread) {
+  struct grant *grant = launch->grant;
   struct tessera_process *slot = region_slot(&grant->region);
-  uint64_t waited = 0;
   if (atomic_load_explicit(&estimate->ns, memory_order_relaxed) == 0) await_first_run(estimate);
   uint64_t cost = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
-  rate = wait_for_budget(grant, rate, cost, &waited);
-  if (slot != NULL && waited != 0) add_relaxed(&slot->waited_ns, waited);
-  if (rate == 0) return;
-  launch->grant = grant;
-  launch->rate = rate;
-  launch->debited = cost;
-  if (slot != NULL) add_relaxed(&slot->busy_ns, cost);
   uint32_t launches = estimate_launch(estimate);
-  if (launches == 0) return;
+  /* The coarse clock is never ahead: if the time has come by it, it has come. */
+  if (budget_admit(grant, budget, now, cost * launches) != 0)
+    budget = wait_for_budget(grant, slot, budget, cost * launches);
+  if (budget_is_free(budget)) return;
+  launch->budget = budget;
+  launch->debited = cost;
+  if (slot != NULL) {
+    add_relaxed(&slot->launches, launches - 1);
+    add_relaxed(&slot->busy_ns, cost * launches);
+    if (launches != 1) add_relaxed(&slot->short_ns, cost * launches);
+  }
   samples_settle();
   const struct sample_of of = {.grant = grant,
                                .estimate = estimate,
@@ -89,28 +94,39 @@ static void debit(struct launch *launch, struct grant *grant, uint32_t rate, str
   launch->sample = sample_begin(&of);
 }
 
+_Atomic(struct grant *) throttle_only_grant;
+
+bool throttle_is_paid(const void *function, uint64_t blocks) {
+  return !atomic_load_explicit(&samples_captured, memory_order_relaxed) &&
+         estimate_is_paid(estimate_of(function, blocks));
+}
+
 struct launch throttle_begin(const void *function, uint64_t blocks, CUstream stream, bool per_thread) {
-  struct launch launch = {.grant = NULL, .debited = 0, .rate = 0, .sample = -1};
+  struct launch launch = {.grant = NULL, .debited = 0, .sample = -1};
   struct card *card = card_of_thread();
   if (card == NULL) return launch;
-  struct grant *grant = choose(card);
+  uint64_t now = clock_coarse();
+  struct grant *grant = card->count == 1 ? card->grants[0] : choose(card, now);
+  if (grants_are_one()) atomic_store_explicit(&throttle_only_grant, grant, memory_order_relaxed);
+  struct budget budget = budget_of(grant, now);
+  bool limited = !budget_is_free(budget) && !stream_captures(stream, per_thread);
+  struct estimate *estimate = limited ? estimate_of(function, blocks) : NULL;
+  if (limited && estimate_is_paid(estimate)) return launch; /* it came without having asked */
   struct tessera_process *slot = region_slot(&grant->region);
   if (slot != NULL) {
-    /* A count for people: threads may lose one, a locked instruction would cost more than all the rest here.
-     */
-    store_relaxed(&slot->launches, load_relaxed(&slot->launches) + 1);
-    store_relaxed(&slot->last_launch_ns, clock_coarse());
+    throttle_count(slot);
+    store_relaxed(&slot->last_launch_ns, now);
   }
-  uint32_t rate = limits_cores(grant->limits);
-  if (rate == 0 || rate >= 100 || stream_captures(stream, per_thread)) return launch;
-  debit(&launch, grant, rate, estimate_of(function, blocks), stream, per_thread);
+  if (!limited) return launch;
+  launch.grant = grant;
+  debit(&launch, budget, now, estimate, stream, per_thread);
   return launch;
 }
 
 CUresult throttle_end(const struct launch *launch, CUresult result) {
   if (launch->sample >= 0) sample_end(launch->sample, result);
   if (result == CUDA_SUCCESS || launch->grant == NULL || launch->debited == 0) return result;
-  pace_correct(launch->grant->region.usage, launch->rate, clock_now(), -(int64_t)launch->debited);
+  budget_correct(launch->grant, launch->budget, clock_now(), -(int64_t)launch->debited);
   struct tessera_process *slot = region_slot(&launch->grant->region);
   if (slot != NULL) sub_relaxed(&slot->busy_ns, launch->debited);
   return result;

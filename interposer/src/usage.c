@@ -7,8 +7,8 @@
 #include "atomics.h"
 
 bool usage_valid(const struct tessera_usage *usage, uint64_t bytes) {
-  return bytes >= sizeof *usage && usage->magic == TESSERA_USAGE_MAGIC && usage->version != 0 &&
-         usage->version <= TESSERA_ABI_VERSION && usage->size >= sizeof *usage &&
+  return bytes >= TESSERA_USAGE_SIZE_0 && usage->magic == TESSERA_USAGE_MAGIC && usage->version != 0 &&
+         usage->version <= TESSERA_ABI_VERSION && usage->size >= TESSERA_USAGE_SIZE_0 &&
          usage->slots == TESSERA_SLOTS;
 }
 

@@ -21,14 +21,14 @@ static void test_every_block_is_found_once(void) {
   struct block taken;
   for (uint64_t i = 0; i < BLOCKS; i++) add(address_of(i), i, NULL);
   for (uint64_t i = 0; i < BLOCKS; i += 2) {
-    CHECK(blocks_take(address_of(i), &taken));
+    CHECK(blocks_take(BLOCK_ADDRESS, address_of(i), &taken));
     CHECK_EQUAL(taken.bytes, i);
     CHECK_EQUAL(taken.grant, 3);
-    CHECK(!blocks_take(address_of(i), &taken));
+    CHECK(!blocks_take(BLOCK_ADDRESS, address_of(i), &taken));
   }
-  for (uint64_t i = 1; i < BLOCKS; i += 2) CHECK(blocks_take(address_of(i), &taken));
-  CHECK(!blocks_take(address_of(BLOCKS), &taken));
-  CHECK(!blocks_take(0, &taken));
+  for (uint64_t i = 1; i < BLOCKS; i += 2) CHECK(blocks_take(BLOCK_ADDRESS, address_of(i), &taken));
+  CHECK(!blocks_take(BLOCK_ADDRESS, address_of(BLOCKS), &taken));
+  CHECK(!blocks_take(BLOCK_ADDRESS, 0, &taken));
 }
 
 static void test_an_address_that_comes_back_ousts_the_stale_block(void) {
@@ -37,9 +37,9 @@ static void test_an_address_that_comes_back_ousts_the_stale_block(void) {
   block.bytes = 9;
   CHECK(blocks_add(&block, &stale));
   CHECK_EQUAL(stale.bytes, 7);
-  CHECK(blocks_take(address_of(1), &taken));
+  CHECK(blocks_take(BLOCK_ADDRESS, address_of(1), &taken));
   CHECK_EQUAL(taken.bytes, 9);
-  CHECK(!blocks_take(address_of(1), &taken));
+  CHECK(!blocks_take(BLOCK_ADDRESS, address_of(1), &taken));
 }
 
 static uint64_t released;
@@ -51,7 +51,7 @@ static void test_a_context_takes_its_blocks_along(void) {
   for (uint64_t i = 0; i < 1000; i++) add(address_of(i), 1, i % 2 == 0 ? &first : &second);
   blocks_take_context(&first, release);
   CHECK_EQUAL(released, 500);
-  for (uint64_t i = 0; i < 1000; i++) CHECK_EQUAL(blocks_take(address_of(i), &taken), i % 2);
+  for (uint64_t i = 0; i < 1000; i++) CHECK_EQUAL(blocks_take(BLOCK_ADDRESS, address_of(i), &taken), i % 2);
 }
 
 static void *churn(void *argument) {
@@ -60,7 +60,7 @@ static void *churn(void *argument) {
   for (int round = 0; round < 20; round++) {
     for (uint64_t i = 0; i < 500; i++) add(address_of(base + i), base + i, NULL);
     for (uint64_t i = 0; i < 500; i++) {
-      CHECK(blocks_take(address_of(base + i), &taken));
+      CHECK(blocks_take(BLOCK_ADDRESS, address_of(base + i), &taken));
       CHECK_EQUAL(taken.bytes, base + i);
     }
   }

@@ -21,39 +21,57 @@ static void test_a_full_table_still_answers(void) {
 static void test_long_kernels_are_all_timed_and_short_ones_now_and_then(void) {
   struct estimate *estimate = estimate_of(&kernel, 1);
   CHECK_EQUAL(estimate_launch(estimate), 1); /* unknown: timed */
-  estimate_settle(estimate, 1000000, 1, 0, 1);
-  for (int i = 0; i < 10; i++) CHECK_EQUAL(estimate_launch(estimate), 1);
-  estimate_settle(estimate, 10000, 1, 0, 1);
-  for (int i = 0; i < 19; i++) CHECK_EQUAL(estimate_launch(estimate), 0);
-  CHECK_EQUAL(estimate_launch(estimate), 20);
+  estimate_settle(estimate, 1000000, false, 0, 1);
+  for (int i = 0; i < 10; i++) {
+    CHECK(!estimate_is_paid(estimate));
+    CHECK_EQUAL(estimate_launch(estimate), 1);
+  }
+  estimate_settle(estimate, 10000, false, 0, 2);
+  uint32_t least = 1000, most = 0, all = 0;
+  for (int i = 0; i < 1000; i++) {
+    CHECK(!estimate_is_paid(estimate));
+    uint32_t launches = estimate_launch(estimate);
+    for (uint32_t paid = 1; paid < launches; paid++) CHECK(estimate_is_paid(estimate));
+    if (launches < least) least = launches;
+    if (launches > most) most = launches;
+    all += launches;
+  }
+  CHECK_EQUAL(least, 10);
+  CHECK_EQUAL(most, 29);
+  CHECK(all > 19000 && all < 21000);
   estimates_reset();
 }
 
 static void test_the_first_run_is_charged_afterwards(void) {
   struct estimate *estimate = estimate_of(&kernel, 1);
-  CHECK_EQUAL(estimate_settle(estimate, 5000, 1, 0, 1), 5000);
-  CHECK_EQUAL(estimate_settle(estimate, 5000, 1, 5000, 1), 0);
-  CHECK_EQUAL(estimate_settle(estimate, 5000, 1, 0, 7), 7 * 5000); /* launched before anything was known */
+  CHECK_EQUAL(estimate_settle(estimate, 5000, false, 0, 1), 5000);
+  CHECK_EQUAL(estimate_settle(estimate, 5000, false, 5000, 1), 0);
+  CHECK_EQUAL(estimate_settle(estimate, 5000, false, 0, 7), 7 * 5000); /* launched before it was known */
   estimates_reset();
 }
 
-static void test_down_at_once_up_slowly(void) {
+static void test_short_ones_go_down_at_once_and_up_slowly(void) {
   struct estimate *estimate = estimate_of(&kernel, 1);
-  estimate_settle(estimate, 16000, 1, 0, 1);
-  CHECK_EQUAL(estimate_settle(estimate, 32000, 1, 16000, 1), 1000);
-  CHECK_EQUAL(estimate_settle(estimate, 16000, 1, 17000, 1), -1000);
-  CHECK_EQUAL(estimate_settle(estimate, 64000, 4, 16000, 1),
-              0); /* others of the grant were there: says nothing */
+  estimate_settle(estimate, 16000, false, 0, 1);
+  CHECK_EQUAL(estimate_settle(estimate, 32000, false, 16000, 10), 10 * 1000);
+  CHECK_EQUAL(estimate_settle(estimate, 16000, false, 17000, 10), 10 * -1000);
+  CHECK_EQUAL(estimate_settle(estimate, 64000, true, 16000, 10), 0); /* others were there: says nothing */
+  CHECK_EQUAL(estimate_settle(estimate, 16016000, true, 16000, 10), 10 * 1000000); /* too long for that */
   estimates_reset();
 }
 
-static void test_guesses_are_put_right_by_the_first_run_alone(void) {
+static void test_long_ones_are_charged_what_they_took(void) {
+  static const uint64_t took[] = {1000000, 10000000, 400000, 7000000, 90000000, 1000000};
   struct estimate *estimate = estimate_of(&kernel, 1);
-  int64_t charged = estimate_settle(estimate, 30000, 3, 0, 1); /* even part: 10000 */
-  CHECK_EQUAL(charged, 10000);
-  charged += 10000 + estimate_settle(estimate, 8000, 2, 10000, 1); /* less: the longest guess stays */
-  charged += 10000 + estimate_settle(estimate, 9000, 1, 10000, 1);
-  CHECK_EQUAL(charged, 3 * 9000);
+  int64_t charged = 0, due = 0;
+  for (int round = 0; round < 100; round++)
+    for (unsigned int i = 0; i < sizeof took / sizeof *took; i++) {
+      uint64_t debited = estimate->ns;
+      charged += (int64_t)debited + estimate_settle(estimate, took[i], true, debited, 1);
+      due += (int64_t)took[i];
+      CHECK_EQUAL(estimate_launch(estimate), 1);
+    }
+  CHECK_EQUAL(charged, due);
   estimates_reset();
 }
 
@@ -62,7 +80,7 @@ int main(void) {
   test_a_full_table_still_answers();
   test_long_kernels_are_all_timed_and_short_ones_now_and_then();
   test_the_first_run_is_charged_afterwards();
-  test_down_at_once_up_slowly();
-  test_guesses_are_put_right_by_the_first_run_alone();
+  test_short_ones_go_down_at_once_and_up_slowly();
+  test_long_ones_are_charged_what_they_took();
   puts("estimates: ok");
 }

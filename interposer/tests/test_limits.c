@@ -60,17 +60,41 @@ static void test_an_unfinished_write_is_noticed_and_repaired(void) {
   CHECK_EQUAL(copy.memory_bytes, 6);
 }
 
-static void test_cores_by_policy(void) {
+static void test_cores_by_policy_and_lease(void) {
+  static const struct {
+    uint32_t policy, guaranteed, effective, cores;
+    uint64_t lease;
+  } rows[] = {
+      {TESSERA_POLICY_DEFAULT, 30, 70, 70, 1001},    {TESSERA_POLICY_DEFAULT, 30, 70, 30, 1000},
+      {TESSERA_POLICY_DEFAULT, 30, 70, 30, 0},       {TESSERA_POLICY_DEFAULT, 30, 100, 100, 1001},
+      {TESSERA_POLICY_DEFAULT, 30, 1000, 100, 1001}, {TESSERA_POLICY_DEFAULT, 0, 0, 0, 1001},
+      {TESSERA_POLICY_DEFAULT, 0, 40, 40, 1001},     {TESSERA_POLICY_DEFAULT, 100, 100, 0, 0},
+      {TESSERA_POLICY_DEFAULT, 100, 50, 50, 1001},   {TESSERA_POLICY_FORCE, 30, 70, 30, 1001},
+      {TESSERA_POLICY_DISABLE, 30, 70, 0, 1001},
+  };
+  for (unsigned int i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct tessera_limits limits;
+    memset(&limits, 0, sizeof limits);
+    limits.policy = rows[i].policy;
+    limits.guaranteed_cores = rows[i].guaranteed;
+    limits.effective_cores = rows[i].effective;
+    limits.lease_until_ns = rows[i].lease;
+    CHECK_EQUAL(limits_pace(&limits, 1000).cores, rows[i].cores);
+  }
+}
+
+static void test_stretch_ends_half_a_minute_after_the_lease(void) {
+  static const uint64_t end = 1000 + 30000000000u;
   struct tessera_limits limits;
   memset(&limits, 0, sizeof limits);
-  limits.guaranteed_cores = 30;
-  limits.effective_cores = 70;
-  limits.policy = TESSERA_POLICY_DEFAULT;
-  CHECK_EQUAL(limits_cores(&limits), 70);
-  limits.policy = TESSERA_POLICY_FORCE;
-  CHECK_EQUAL(limits_cores(&limits), 30);
-  limits.policy = TESSERA_POLICY_DISABLE;
-  CHECK_EQUAL(limits_cores(&limits), 0);
+  limits.stretch = 2500;
+  CHECK_EQUAL(limits_pace(&limits, 999).stretch, LIMITS_NO_STRETCH); /* never leased */
+  limits.lease_until_ns = 1000;
+  CHECK_EQUAL(limits_pace(&limits, 999).stretch, 2500);
+  CHECK_EQUAL(limits_pace(&limits, end - 1).stretch, 2500);
+  CHECK_EQUAL(limits_pace(&limits, end).stretch, LIMITS_NO_STRETCH);
+  limits.stretch = 1; /* never dearer than measured */
+  CHECK_EQUAL(limits_pace(&limits, 999).stretch, LIMITS_NO_STRETCH);
 }
 
 static void test_validity(void) {
@@ -79,7 +103,8 @@ static void test_validity(void) {
   limits.version = TESSERA_ABI_VERSION;
   limits.size = sizeof limits;
   CHECK(limits_valid(&limits, sizeof limits));
-  CHECK(!limits_valid(&limits, sizeof limits - 1));
+  CHECK(limits_valid(&limits, TESSERA_LIMITS_SIZE_0)); /* without what was added since */
+  CHECK(!limits_valid(&limits, TESSERA_LIMITS_SIZE_0 - 1));
   limits.version++;
   CHECK(!limits_valid(&limits, sizeof limits));
   limits.version--;
@@ -92,7 +117,8 @@ static void test_validity(void) {
 int main(void) {
   test_readers_see_one_write();
   test_an_unfinished_write_is_noticed_and_repaired();
-  test_cores_by_policy();
+  test_cores_by_policy_and_lease();
+  test_stretch_ends_half_a_minute_after_the_lease();
   test_validity();
   puts("limits: ok");
 }

@@ -67,6 +67,31 @@ static void test_the_limit_is_exact(struct region *region) {
   CHECK_EQUAL(region->usage->peak_memory_bytes, LIMIT);
 }
 
+static void test_a_cap_is_over_the_processes_of_a_container(struct region *region) {
+  uint64_t total = 0;
+  region->container = 7;
+  store_relaxed(&region_slot(region)->container, 7u);
+  CHECK(region_reserve_part(region, REGION_CONTEXTS, 300, LIMIT, 1000));
+  CHECK(region_reserve_part(region, REGION_MODULES, 200, LIMIT, 1000));
+  CHECK(!region_reserve_part(region, REGION_MEMORY, 501, LIMIT, 1000));
+  CHECK(region_reserve_part(region, REGION_MEMORY, 500, LIMIT, 1000));
+  CHECK_EQUAL(region_used_by_container(region), 1000);
+  /* Another container's part counts towards the limit alone. */
+  store_relaxed(&region_slot(region)->container, 8u);
+  CHECK_EQUAL(region_used_by_container(region), 0);
+  CHECK(region_reserve_part(region, REGION_MEMORY, 1000, LIMIT, 1000));
+  CHECK(!region_reserve_part(region, REGION_MEMORY, 1, 2000, 1000));
+  CHECK_EQUAL(region_used(region), 2000);
+  store_relaxed(&region_slot(region)->container, 0u);
+  region->container = 0;
+  region_release_part(region, REGION_CONTEXTS, 300);
+  region_release_part(region, REGION_MODULES, 200);
+  region_release_part(region, REGION_MEMORY, 1500);
+  for (int part = 0; part < REGION_PARTS; part++) total += atomic_load(&region->held[part]);
+  CHECK_EQUAL(total, 0);
+  CHECK_EQUAL(region_used(region), 0);
+}
+
 /* What "the driver" holds: shared by all processes, changed between reserve and release. */
 static uint64_t *truth;
 
@@ -217,6 +242,7 @@ int main(void) {
   test_a_newcomer_in_the_dead_owners_slot();
   struct region region = opened();
   test_the_limit_is_exact(&region);
+  test_a_cap_is_over_the_processes_of_a_container(&region);
   test_races_end_at_zero(&region);
   test_races_while_registering(&region);
   test_the_memory_of_the_dead_is_back_at_once(&region);

@@ -249,3 +249,15 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap) {
   driver_unlock();
   return CUDA_SUCCESS;
 }
+
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 *needed,
+                                               CUmipmappedArray mipmap, CUdevice device) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!mipmap_alive(mipmap)) return CUDA_ERROR_INVALID_HANDLE;
+  if (device_at(device) == NULL) return CUDA_ERROR_INVALID_DEVICE;
+  if (needed == NULL || has_memory(mipmap->levels[0]->descriptor.flags)) return CUDA_ERROR_INVALID_VALUE;
+  const struct CUarray_st *last = mipmap->levels[mipmap->count - 1];
+  *needed = (CUDA_ARRAY_MEMORY_REQUIREMENTS_v1){.size = last->offset + last->slice * last->slices,
+                                                .alignment = 65536};
+  return CUDA_SUCCESS;
+}

@@ -297,9 +297,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
-  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!alive(pool) || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+static CUresult read_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
   switch (attribute) {
     case REUSE_FOLLOW_EVENTS:
     case REUSE_OPPORTUNISTIC:
@@ -324,6 +322,15 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!alive(pool) || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  CUresult result = read_attribute(pool, attribute, value);
+  driver_unlock();
+  return result;
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {

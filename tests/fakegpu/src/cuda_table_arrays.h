@@ -22,6 +22,8 @@
       CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor, unsigned levels))                                              \
   PLAIN(cuMipmappedArrayGetLevel, 5000, cuMipmappedArrayGetLevel, (CUarray *array, CUmipmappedArray          \
       mipmap, unsigned level))                                                                               \
+  PLAIN(cuMipmappedArrayGetMemoryRequirements, 11060, cuMipmappedArrayGetMemoryRequirements,                 \
+      (CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 *needed, CUmipmappedArray mipmap, CUdevice device))                 \
   PLAIN(cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, (CUmipmappedArray mipmap))                   \
   STREAM(cuMemcpy2D, 3020, cuMemcpy2D_v2, 7000, _ptds, (const CUDA_MEMCPY2D_v2 *copy), (copy))               \
   STREAM(cuMemcpy2DUnaligned, 3020, cuMemcpy2DUnaligned_v2, 7000, _ptds, (const CUDA_MEMCPY2D_v2             \

@@ -144,7 +144,6 @@
   PLAIN(cuMemsetD2D8, 2000, cuMemsetD2D8)                                                                    \
   PLAIN(cuMemsetD32, 2000, cuMemsetD32)                                                                      \
   PLAIN(cuMemsetD8, 2000, cuMemsetD8)                                                                        \
-  PLAIN(cuMipmappedArrayGetMemoryRequirements, 11060, cuMipmappedArrayGetMemoryRequirements)                 \
   PLAIN(cuMipmappedArrayGetSparseProperties, 11010, cuMipmappedArrayGetSparseProperties)                     \
   PLAIN(cuModuleGetGlobal, 2000, cuModuleGetGlobal)                                                          \
   PLAIN(cuModuleGetSurfRef, 3000, cuModuleGetSurfRef)                                                        \

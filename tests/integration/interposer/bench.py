@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAKE = ROOT / "tests" / "fakegpu" / "build" / "x86_64"
 INVENTORY = ROOT / "tests" / "fakegpu" / "inventories" / "two-cards.ini"
 SMALL, LARGE = "GPU-4e6c1f2a-9d0b-4c5e-8a17-30f1b2c4d5e6", "GPU-b7d3a850-61c4-4f2e-9e3d-7a5508c9f1d2"
+SHIM = {"libtessera-shim.so": "libcuda.so.1", "libtessera-shim-nvml.so": "libnvidia-ml.so.1"}
 MI = 1 << 20
 CARD_BYTES = {SMALL: 24 << 30, LARGE: 80 << 30}
 NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0", "nvidia1")
@@ -63,9 +65,19 @@ class Bench:
     directory: Path
     preload: bool = True
     library: Path = field(default_factory=abi.library_path)
+    shim: bool = False
+    """The library stands in the driver's place instead of being preloaded."""
     shares_cards_of: Bench | None = None
     """Another container of the same node."""
     environment: dict[str, str] = field(default_factory=dict)
+    cards: str = INVENTORY.name
+    """The inventory's file."""
+    nodes: Sequence[str] = NODES
+    """Device nodes that the container has."""
+    driver: Mapping[str, str] = field(default_factory=dict)
+    """Other values of the inventory's [driver] section."""
+    container: str = ""
+    """The container's name, shown as the kubelet shows it; empty: it isn't."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -73,14 +85,50 @@ class Bench:
         self.grants.mkdir()
         self.devices = self.directory / "dev"
         self.devices.mkdir()
-        for name in NODES:
+        for name in self.nodes:
+            (self.devices / name).parent.mkdir(exist_ok=True)
             (self.devices / name).touch()
         neighbour = self.shares_cards_of
         self.state: Path = self.directory / "state" if neighbour is None else neighbour.state
         if neighbour is not None:
             return
         self.state.mkdir()
-        self.control("init", str(self.state), str(INVENTORY))
+        self.control("init", str(self.state), str(self.inventory()))
+
+    def inventory(self) -> Path:
+        text = INVENTORY.with_name(self.cards).read_text()
+        for key, value in self.driver.items():
+            text = re.sub(rf"(?m)^{key} = .*\n", "", text)
+            text = text.replace("[driver]\n", f"[driver]\n{key} = {value}\n", 1)
+        path = self.directory / "inventory.ini"
+        path.write_text(text)
+        return path
+
+    def shim_library(self) -> Path:
+        """A directory with what is mounted under the driver's names."""
+        directory = self.directory / "shim"
+        if not directory.exists():
+            directory.mkdir()
+            for built, name in SHIM.items():
+                shutil.copy(abi.library_path().with_name(built), directory / name)
+        return directory
+
+    def mounted_driver(self) -> str:
+        """What puts the driver's own libraries where only the shim looks."""
+        driver = "/run/tessera/driver"
+        binds = [
+            f"touch {driver}/{name} && mount --bind {shlex.quote(str(FAKE / name))} {driver}/{name} && "
+            for name in SHIM.values()
+        ]
+        return f"mkdir -p {driver} && {''.join(binds)}"
+
+    def termination_log(self) -> str:
+        """What mounts the file by whose path a container's name is known."""
+        pod = "0f8e2b1c-5d6a-4e3f-9b7a-1c2d3e4f5a6b"
+        path = self.directory / "pods" / pod / "containers" / self.container / "0a1b2c3d"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return f"touch /run/log && mount --bind {shlex.quote(str(path))} /run/log && "
 
     def control(self, *arguments: str) -> str:
         command = [str(FAKE / "fakegpu-ctl"), *arguments]
@@ -117,12 +165,16 @@ class Bench:
             "FAKEGPU_DEV": str(self.devices),
         }
         variables |= self.environment | dict(environment)
-        if self.preload:
+        if self.shim:
+            variables["LD_LIBRARY_PATH"] = str(self.shim_library())
+            variables["ROADS_CUDA"] = str(self.shim_library() / "libcuda.so.1")
+        elif self.preload:
             variables["LD_PRELOAD"] = str(self.library)
         assignments = " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items())
         script = (
             "mount -t tmpfs none /run && mkdir -p /run/tessera/grants && "
             f"mount --bind {shlex.quote(str(self.grants))} /run/tessera/grants && "
+            f"{self.termination_log() if self.container else ''}{self.mounted_driver() if self.shim else ''}"
             f"exec env {assignments} {shlex.join(map(str, words))}"
         )
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]

@@ -24,15 +24,24 @@ def built() -> None:
             pytest.fail(f"{path} is missing: `make build` makes it")
 
 
-@pytest.fixture(scope="session")
-def roads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """roads.c, linked against the driver, for the same old glibc as everything that ships."""
-    program = tmp_path_factory.mktemp("programs") / "roads"
+def compiled(source: Path, directory: Path) -> Path:
+    """Linked against the driver, for the same old glibc as everything that ships."""
+    program = directory / source.stem
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17"]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
     libraries = [f"-L{FAKE}", "-lcuda", "-ldl", "-lpthread"]
-    subprocess.run([*compiler, *flags, SOURCE, "-o", program, *libraries], check=True)
+    subprocess.run([*compiler, *flags, source, "-o", program, *libraries], check=True)
     return program
+
+
+@pytest.fixture(scope="session")
+def roads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(SOURCE, tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="session")
+def launches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(SOURCE.with_name("launches.c"), tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture

@@ -3,18 +3,21 @@
  * A CUDA program for the tests: comes to the driver by a named road and does one thing with it.
  *
  *   roads ROAD edge KIND       allocate until refused down to the byte, report, free, report
- *   roads ROAD race THREADS N  allocate and free at random in threads, N times each; report the codes seen
- *   roads ROAD fill BLOCK      allocate blocks until refused; report; hold until stdin ends
- *   roads ROAD churn BLOCK     allocate and free one block for ever
+ *   roads ROAD race THREADS N [KIND]  allocate and free at random in threads, N times each; report the codes
+ *   roads ROAD fill BLOCK [KIND]      allocate blocks until refused; report; hold until stdin ends
+ *   roads ROAD churn BLOCK [KIND]     allocate and free one block for ever
  *   roads ROAD mixed           frees by the other family's calls, unknown pointers, NULL arguments
  *   roads ROAD contexts        what a destroyed context held is back
  *   roads ROAD fork            parent and child both allocate
  *   roads ROAD info            the views' figures by device
  *
  * ROAD: link, dlsym, next (RTLD_NEXT), gpa1, gpa2 (cuGetProcAddress, its _v2), ptsz (per-thread spellings by
- * gpa2) */
+ * gpa2), deepbind (RTLD_DEEPBIND), path (absolute, from $ROADS_CUDA), libc (libc's own dlsym), walk (through
+ * the symbol table of libcuda.so.1) */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +28,17 @@
 
 typedef int result;
 typedef uint64_t pointer;
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS, with CUmemPoolProps inside */
+struct alloc_node {
+  int type, handle_types, location_type, location;
+  void *security;
+  size_t most;
+  unsigned char rest[56];
+  const void *accesses;
+  size_t access_count, bytes;
+  pointer address;
+};
 
 /* name as in cuda.h's macros, symbol, version for cuGetProcAddress, has a per-thread spelling, parameters */
 #define FUNCTIONS(X)                                                                                 \
@@ -45,7 +59,25 @@ typedef uint64_t pointer;
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (void **, int))                  \
   X(cuMemFree, cuMemFree_v2, 3020, 0, (pointer))                                                     \
   X(cuMemFreeAsync, cuMemFreeAsync, 11020, 1, (pointer, void *))                                     \
-  X(cuMemGetInfo, cuMemGetInfo_v2, 3020, 0, (size_t *, size_t *))
+  X(cuMemGetInfo, cuMemGetInfo_v2, 3020, 0, (size_t *, size_t *))                                    \
+  X(cuMemCreate, cuMemCreate, 10020, 0, (pointer *, size_t, const void *, uint64_t))                 \
+  X(cuMemRelease, cuMemRelease, 10020, 0, (pointer))                                                 \
+  X(cuArray3DCreate, cuArray3DCreate_v2, 3020, 0, (void **, const void *))                           \
+  X(cuArrayCreate, cuArrayCreate_v2, 3020, 0, (void **, const void *))                               \
+  X(cuArrayDestroy, cuArrayDestroy, 2000, 0, (void *))                                               \
+  X(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0, (void **, const void *, unsigned))      \
+  X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, 0, (void *))                             \
+  X(cuMemPoolCreate, cuMemPoolCreate, 11020, 0, (void **, const void *))                             \
+  X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, 0, (void *, size_t))                                    \
+  X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, 0, (void *, int, void *))                   \
+  X(cuGraphCreate, cuGraphCreate, 10000, 0, (void **, unsigned))                                     \
+  X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, 0,                                        \
+    (void **, void *, const void *, size_t, struct alloc_node *))                                    \
+  X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0, (void **, void *, uint64_t)) \
+  X(cuGraphLaunch, cuGraphLaunch, 10000, 1, (void *, void *))                                        \
+  X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, 0, (void *))                                      \
+  X(cuGraphDestroy, cuGraphDestroy, 10000, 0, (void *))                                              \
+  X(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, 0, (int))
 
 #define DECLARE(name, symbol, version, per_thread, parameters) extern result symbol parameters;
 FUNCTIONS(DECLARE)
@@ -85,10 +117,49 @@ static void *asked(const char *name, int version, int per_thread, int old) {
   return found;
 }
 
+/* The symbol out of the library's own table, without asking the loader. */
+static void *walked(const struct link_map *map, const char *symbol) {
+  const ElfW(Sym) *symbols = NULL;
+  const char *names = NULL;
+  const uint32_t *hash = NULL;
+  for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+    if (entry->d_tag == DT_SYMTAB) symbols = (const void *)entry->d_un.d_ptr;
+    if (entry->d_tag == DT_STRTAB) names = (const char *)entry->d_un.d_ptr;
+    if (entry->d_tag == DT_GNU_HASH) hash = (const uint32_t *)entry->d_un.d_ptr;
+  }
+  uint32_t buckets = hash[0], first = hash[1], words = hash[2];
+  const uint32_t *bucket = hash + 4 + words * sizeof(ElfW(Addr)) / 4, *chain = bucket + buckets;
+  for (uint32_t i = 0; i < buckets; i++)
+    for (uint32_t at = bucket[i]; at >= first; at++) {
+      if (strcmp(names + symbols[at].st_name, symbol) == 0)
+        return (void *)(map->l_addr + symbols[at].st_value);
+      if (chain[at - first] & 1) break;
+    }
+  return NULL;
+}
+
+/* As a program finds dlsym that does not trust the one in front. */
+static void *by_libc(void *handle, const char *symbol) {
+  static void *(*lookup)(void *, const char *);
+  void *libc = dlopen("libc.so.6", RTLD_LAZY);
+  if (lookup == NULL) *(void **)&lookup = dlvsym(libc, "dlsym", "GLIBC_2.2.5");
+  if (lookup == NULL) *(void **)&lookup = dlvsym(dlopen("libdl.so.2", RTLD_LAZY), "dlsym", "GLIBC_2.2.5");
+  return lookup(handle, symbol);
+}
+
 static void *found_by(const char *road, const char *name, const char *symbol, void *linked, int version,
                       int per_thread) {
   if (strcmp(road, "link") == 0) return linked;
   if (strcmp(road, "dlsym") == 0) return dlsym(dlopen("libcuda.so.1", RTLD_LAZY), symbol);
+  if (strcmp(road, "deepbind") == 0)
+    return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_DEEPBIND), symbol);
+  if (strcmp(road, "path") == 0) return dlsym(dlopen(getenv("ROADS_CUDA"), RTLD_LAZY), symbol);
+  if (strcmp(road, "libc") == 0) return by_libc(dlopen("libcuda.so.1", RTLD_LAZY), symbol);
+  if (strcmp(road, "walk") == 0) {
+    /* What is not there is the driver's. */
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY), *found = walked(library, symbol);
+    return found != NULL ? found : dlsym(library, symbol);
+  }
   if (strcmp(road, "next") == 0) return dlsym(RTLD_NEXT, symbol);
   if (strcmp(road, "gpa1") == 0) return asked(name, version, 0, 1);
   if (strcmp(road, "gpa2") == 0) return asked(name, version, 0, 0);
@@ -104,6 +175,8 @@ static void come_by(const char *road) {
   FUNCTIONS(FIND)
 }
 
+#define VIRTUAL (2u << 20)
+
 static void *context;
 
 static void use_device(int device) {
@@ -112,7 +185,94 @@ static void use_device(int device) {
   must("cuCtxSetCurrent", cuda.cuCtxSetCurrent(context));
 }
 
+/* CUDA_ARRAY3D_DESCRIPTOR: of so many bytes in the fake's layout, in any number of dimensions that does. */
+struct deep {
+  size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+};
+
+static struct deep shape_of(size_t bytes, int dimensions) {
+  struct deep shape = {bytes, 0, 0, 1, 1, 0};
+  if (bytes < 16384 || dimensions == 1) return shape;
+  shape = (struct deep){128, bytes / 2048, 0, 0x20, 4, 0}; /* rows of 2 KiB, padded to eight */
+  if (dimensions == 3) shape.height = 8, shape.depth = bytes / 16384;
+  return shape;
+}
+
+static result allocate_array(const char *kind, pointer *address, size_t bytes) {
+  void *made = NULL;
+  struct deep shape = shape_of(bytes, strcmp(kind, "array3d") == 0 ? 3 : 2);
+  struct {
+    size_t width, height;
+    int format;
+    unsigned channels;
+  } flat = {shape.width, shape.height, shape.format, shape.channels};
+  result code = strcmp(kind, "array") == 0    ? cuda.cuArrayCreate(&made, &flat)
+                : strcmp(kind, "mipmap") == 0 ? cuda.cuMipmappedArrayCreate(&made, &shape, 1)
+                                              : cuda.cuArray3DCreate(&made, &shape);
+  *address = (pointer)(uintptr_t)made;
+  return code;
+}
+
+/* A pool of one's own, which keeps everything. */
+static void *keeping_pool(void) {
+  static void *pool;
+  if (pool != NULL) return pool;
+  struct {
+    int type, handle_types, location_type, location;
+    uint64_t rest[9];
+  } properties = {1, 0, 1, 0, {0}};
+  uint64_t everything = UINT64_MAX;
+  must("cuMemPoolCreate", cuda.cuMemPoolCreate(&pool, &properties));
+  must("cuMemPoolSetAttribute", cuda.cuMemPoolSetAttribute(pool, 4, &everything));
+  return pool;
+}
+
+/* A graph that allocates and does nothing else. Its address is told by the node. */
+#define MOST_GRAPHS 4096
+static struct graph {
+  pointer address;
+  void *graph, *exec;
+} graphs[MOST_GRAPHS];
+
+static result allocate_graph(pointer *address, size_t bytes) {
+  struct alloc_node node = {.type = 1, .location_type = 1, .bytes = bytes};
+  struct graph *graph = graphs;
+  void *added;
+  while (graph->address != 0) graph++;
+  must("cuGraphCreate", cuda.cuGraphCreate(&graph->graph, 0));
+  must("cuGraphAddMemAllocNode", cuda.cuGraphAddMemAllocNode(&added, graph->graph, NULL, 0, &node));
+  must("cuGraphInstantiate", cuda.cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0));
+  result code = cuda.cuGraphLaunch(graph->exec, NULL);
+  if (code == 0) {
+    *address = graph->address = node.address;
+  } else {
+    must("cuGraphExecDestroy", cuda.cuGraphExecDestroy(graph->exec));
+    must("cuGraphDestroy", cuda.cuGraphDestroy(graph->graph));
+  }
+  return code;
+}
+
+static result release_graph(pointer address) {
+  struct graph *graph = graphs;
+  while (graph->address != address) graph++;
+  graph->address = 0;
+  must("cuMemFree", cuda.cuMemFree(address));
+  must("cuGraphExecDestroy", cuda.cuGraphExecDestroy(graph->exec));
+  must("cuGraphDestroy", cuda.cuGraphDestroy(graph->graph));
+  return cuda.cuDeviceGraphMemTrim(0);
+}
+
 static result allocate(const char *kind, pointer *address, size_t bytes) {
+  if (strcmp(kind, "virtual") == 0) {
+    int properties[8] = {1, 0, 1, 0};
+    return cuda.cuMemCreate(address, (bytes + VIRTUAL - 1) / VIRTUAL * VIRTUAL, properties, 0);
+  }
+  if (strncmp(kind, "array", 5) == 0 || strcmp(kind, "mipmap") == 0)
+    return allocate_array(kind, address, bytes);
+  if (strcmp(kind, "graph") == 0) return allocate_graph(address, bytes);
+  if (strcmp(kind, "keep") == 0) return cuda.cuMemAllocFromPoolAsync(address, bytes, keeping_pool(), NULL);
   if (strcmp(kind, "plain") == 0) return cuda.cuMemAlloc(address, bytes);
   if (strcmp(kind, "managed") == 0) return cuda.cuMemAllocManaged(address, bytes, 1);
   if (strcmp(kind, "async") == 0) return cuda.cuMemAllocAsync(address, bytes, NULL);
@@ -130,12 +290,22 @@ static result allocate(const char *kind, pointer *address, size_t bytes) {
 }
 
 static result release(const char *kind, pointer address) {
-  int stream_ordered = strcmp(kind, "async") == 0 || strcmp(kind, "pool") == 0;
+  void *object = (void *)(uintptr_t)address;
+  if (strcmp(kind, "virtual") == 0) return cuda.cuMemRelease(address);
+  if (strncmp(kind, "array", 5) == 0) return cuda.cuArrayDestroy(object);
+  if (strcmp(kind, "mipmap") == 0) return cuda.cuMipmappedArrayDestroy(object);
+  if (strcmp(kind, "graph") == 0) return release_graph(address);
+  int stream_ordered = strcmp(kind, "async") == 0 || strcmp(kind, "pool") == 0 || strcmp(kind, "keep") == 0;
   return stream_ordered ? cuda.cuMemFreeAsync(address, NULL) : cuda.cuMemFree(address);
 }
 
 #define MOST 100000
 static pointer held[MOST];
+
+static size_t rounded(const char *kind, size_t bytes) {
+  size_t unit = strcmp(kind, "virtual") == 0 ? VIRTUAL : 512;
+  return (bytes + unit - 1) / unit * unit;
+}
 
 static void edge(const char *kind) {
   size_t block = 64u << 20, sum = 0, available, total, again;
@@ -143,7 +313,7 @@ static void edge(const char *kind) {
   while (block > 0 && count < MOST) {
     code = allocate(kind, &held[count], block);
     if (code == 0) {
-      sum += strcmp(kind, "pitch") == 0 ? (block + 511) / 512 * 512 : block;
+      sum += rounded(kind, block);
       count++;
     } else if (code == 2) {
       block /= 2;
@@ -159,6 +329,7 @@ static void edge(const char *kind) {
 }
 
 static int rounds;
+static const char *race_kind = "plain";
 static int codes[1000];
 
 static void *race_thread(void *seed) {
@@ -168,25 +339,29 @@ static void *race_thread(void *seed) {
   for (int i = 0; i < rounds; i++) {
     int at = rand_r(&state) % 32;
     if (mine[at] != 0) {
-      must("cuMemFree", cuda.cuMemFree(mine[at]));
+      must("release", release(race_kind, mine[at]));
       mine[at] = 0;
       continue;
     }
-    int code = cuda.cuMemAlloc(&mine[at], (size_t)(rand_r(&state) % 16384 + 1) * 512);
+    int code = allocate(race_kind, &mine[at], (size_t)(rand_r(&state) % 16384 + 1) * 512);
     __atomic_fetch_add(&codes[code], 1, __ATOMIC_RELAXED);
     if (code != 0) mine[at] = 0;
   }
   for (int at = 0; at < 32; at++)
-    if (mine[at] != 0) must("cuMemFree", cuda.cuMemFree(mine[at]));
+    if (mine[at] != 0) must("release", release(race_kind, mine[at]));
   return NULL;
 }
 
 static void race(int threads, int each) {
   pthread_t thread[64];
+  int keep = strcmp(race_kind, "keep") == 0;
+  if (keep) keeping_pool(); /* before there are threads */
   rounds = each;
   for (int i = 0; i < threads; i++)
     pthread_create(&thread[i], NULL, race_thread, (void *)(uintptr_t)(getpid() * 64 + i));
   for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+  /* The fake driver counts what the dead held until somebody looks. */
+  if (keep) must("cuMemPoolTrimTo", cuda.cuMemPoolTrimTo(keeping_pool(), 0));
   printf("{");
   for (int code = 0, first = 1; code < 1000; code++)
     if (codes[code] != 0) {
@@ -196,23 +371,23 @@ static void race(int threads, int each) {
   printf("}\n");
 }
 
-static void fill(size_t block) {
+static void fill(size_t block, const char *kind) {
   size_t sum = 0;
   int code;
   char byte;
-  for (int count = 0; (code = cuda.cuMemAlloc(&held[count], block)) == 0 && count < MOST - 1; count++)
+  for (int count = 0; (code = allocate(kind, &held[count], block)) == 0 && count < MOST - 1; count++)
     sum += block;
   printf("{\"held\": %zu, \"code\": %d}\n", sum, code);
   fflush(stdout);
   while (read(0, &byte, 1) > 0) continue;
 }
 
-static void churn(size_t block) {
+static void churn(size_t block, const char *kind) {
   pointer address;
   printf("ready\n");
   fflush(stdout);
   for (;;)
-    if (cuda.cuMemAlloc(&address, block) == 0) must("cuMemFree", cuda.cuMemFree(address));
+    if (allocate(kind, &address, block) == 0) must("release", release(kind, address));
 }
 
 static void mixed(void) {
@@ -310,9 +485,10 @@ int main(int count, char **words) {
   }
   use_device(0);
   if (strcmp(what, "edge") == 0) edge(words[3]);
+  if (count > 5) race_kind = words[5];
   if (strcmp(what, "race") == 0) race(atoi(words[3]), atoi(words[4]));
-  if (strcmp(what, "fill") == 0) fill(strtoul(words[3], NULL, 0));
-  if (strcmp(what, "churn") == 0) churn(strtoul(words[3], NULL, 0));
+  if (strcmp(what, "fill") == 0) fill(strtoul(words[3], NULL, 0), count > 4 ? words[4] : "plain");
+  if (strcmp(what, "churn") == 0) churn(strtoul(words[3], NULL, 0), count > 4 ? words[4] : "plain");
   if (strcmp(what, "mixed") == 0) mixed();
   if (strcmp(what, "contexts") == 0) contexts();
   return 0;

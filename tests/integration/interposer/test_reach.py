@@ -42,6 +42,9 @@ def test_helper_exports_only_its_header() -> None:
 def test_runs_with_glibc_2_17(library: Path) -> None:
     """The newest symbol version that is asked for, read from the file itself (aarch64 too)."""
     versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())
+    if library.name == "libtessera-shim-nvml.so":
+        assert not versions  # there is nothing in it
+        return
     assert versions
     assert max((int(major), int(minor)) for major, minor in versions if (major, minor) != (b"2", b"34")) <= (
         2,

@@ -119,3 +119,25 @@ def test_the_dead_are_out_of_every_view(bench: Bench, roads: Path) -> None:
     assert found["memory"] == [LIMIT, 512, LIMIT - 512]
     assert found["processes"] == [[survivor.pid, 512]]
     assert bench.answer(roads, "link", "info")[0]["free"] == LIMIT - 512
+
+
+def test_an_instance_of_a_card_is_a_card_of_its_own(make_bench: Callable[..., Bench], roads: Path) -> None:
+    """The instance's UUID is the grant's; the card that it is cut from has none."""
+    instance = "MIG-1b2e7d63-2e4c-5f58-9da1-3c8e5f607b22"
+    first = 3 + 9 * 9  # the driver's numbering: GPU instance 9 of card 0
+    capabilities = (f"nvidia-caps/nvidia-cap{first}", f"nvidia-caps/nvidia-cap{first + 1}")
+    nodes = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0", *capabilities)
+    bench = make_bench(cards="mig.ini", nodes=nodes, driver={"context": "40Mi"})
+    bench.grant(uuid=instance, memory=LIMIT)
+    pid = holding(bench, roads, MI)
+    script = NVML.replace(
+        "nvmlDeviceGetHandleByIndex(index)",
+        "nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(index), 0)",
+    ).replace("pynvml.nvmlDeviceGetProcessUtilization(device, 0)", "[]")
+    (found,) = bench.answer(sys.executable, "-c", script)
+    assert found["uuid"] == instance
+    assert found["memory"] == found["memory_v2"] == [LIMIT, 300 * MI, 512]
+    assert found["processes"] == found["processes_v2"] == [[pid, 300 * MI]]
+    assert bench.usage().processes[0].context_bytes == 40 * MI
+    refused = bench.run(roads, "gpa2", "info")  # there is no room for another context
+    assert "cuDevicePrimaryCtxRetain: 2" in refused.stderr

@@ -20,7 +20,7 @@ from interposer import _abi, abi
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = ROOT / "interposer" / "include" / "tessera_abi.h"
-STRUCTS = ("tessera_cap", "tessera_limits", "tessera_process", "tessera_usage")
+STRUCTS = ("tessera_cap", "tessera_limits", "tessera_process", "tessera_span", "tessera_usage")
 UUID = "GPU-4e6c1f2a-9d0b-4c5e-8a17-30f1b2c4d5e6"
 LIMITS = abi.Limits(
     uuid=UUID,
@@ -225,7 +225,77 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert not any(tmp_path.iterdir())
 
 
+def older(path: Path, name: str) -> int:
+    """Makes a file what the first release wrote: shorter, and it says so. Returns its size."""
+    size = int(_abi.ffi.integer_const(f"TESSERA_{name.upper()}_SIZE_0"))
+    os.truncate(path, size)
+    _patched(path, f"tessera_{name}", "size", U32.pack(size))
+    return size
+
+
+def test_what_is_lent_is_all_that_changes(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    abi.write_limits(path, LIMITS)
+    assert abi.lend(path, 70, 1400, 10**15)
+    assert abi.read_limits(path) == dataclasses.replace(
+        LIMITS, effective_cores=70, stretch=1400, lease_until_ns=10**15
+    )
+    abi.write_limits(path, LIMITS)
+    assert abi.read_limits(path) == LIMITS
+
+
+@pytest.mark.parametrize(
+    ("policy", "lease", "cores"),
+    [
+        (abi.Policy.DEFAULT, 101, 45),
+        (abi.Policy.DEFAULT, 100, 30),
+        (abi.Policy.FORCE, 101, 30),
+        (abi.Policy.DISABLE, 101, 0),
+    ],
+)
+def test_cores_in_force(policy: abi.Policy, lease: int, cores: int) -> None:
+    limits = dataclasses.replace(LIMITS, policy=policy, lease_until_ns=lease)
+    assert limits.cores_at(100) == cores
+
+
+def test_to_who_knows_no_end_nothing_is_lent(tmp_path: Path) -> None:
+    """Limits of the first release are read and changed, but a library of that age would never give back."""
+    path = tmp_path / "limits"
+    abi.write_limits(path, LIMITS)
+    older(path, "limits")
+    assert abi.read_limits(path) == LIMITS
+    assert not abi.lend(path, 70, 1400, 10**15)
+    assert abi.read_limits(path) == LIMITS
+    inode = path.stat().st_ino
+    changed = dataclasses.replace(LIMITS, memory_bytes=5)
+    abi.write_limits(path, changed)
+    assert (abi.read_limits(path), path.stat().st_ino) == (changed, inode)
+    assert not abi.lend(path, 70, 1400, 10**15)
+
+
 # --- usage -------------------------------------------------------------------------------------------------
+
+
+def test_spans_are_those_that_end_later(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    abi.create_usage(path)
+    offset = _abi.ffi.offsetof("struct tessera_usage", "spans")
+    with path.open("r+b") as file:
+        file.seek(offset)
+        for start, length, slot in ((1000, 5, 1), (2000, 0, 2), (9000, 3, 3)):
+            file.write(struct.pack("<QII", start, length, slot))
+    assert abi.read_usage(path).spans == ()
+    assert abi.read_usage(path, 0).spans == (abi.Span(1, 1000, 6000), abi.Span(3, 9000, 12000))
+    assert abi.read_usage(path, 6000).spans == (abi.Span(3, 9000, 12000),)
+
+
+def test_a_usage_file_of_the_first_release_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    abi.create_usage(path)
+    size = older(path, "usage")
+    abi.create_usage(path)
+    assert path.stat().st_size == size
+    assert abi.read_usage(path, 0) == abi.Usage(memory_bytes=0, peak_memory_bytes=0, processes=(), spans=())
 
 
 def test_new_usage_is_sparse_and_open_to_the_tenant(tmp_path: Path) -> None:

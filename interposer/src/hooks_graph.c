@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Graphs that allocate: allocation nodes are looked for at instantiation, and a launch or an upload is
+ * charged like an allocation from the device's pool of graphs. What their blocks take together is the most
+ * that a launch can need; what the pool has kept from before counts against it. A graph that frees on launch
+ * needs nothing more while all that its last launch took is still there. */
+#include <stdlib.h>
+
+#include "graph_memory.h"
+#include "hooks.h"
+#include "memory.h"
+
+#define DEPTH 16 /* of graphs in graphs */
+
+static atomic_bool begun;
+
+void graph_memory_begun(void) { atomic_store_explicit(&begun, true, memory_order_relaxed); }
+
+static _Atomic uint64_t frees;
+
+void graph_memory_freed(void) {
+  if (atomic_load_explicit(&begun, memory_order_relaxed))
+    atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+}
+
+/* What a graph's block notes where a context would stand; odd, so that it is none. */
+enum { NEVER_ALL_THERE = 1, FREES_ON_LAUNCH = 3 };
+
+static void *noted(uint64_t frees_seen) { return (void *)(uintptr_t)(frees_seen << 3 | 5); }
+
+static bool has_begun(void) { return atomic_load_explicit(&begun, memory_order_relaxed); }
+
+struct need {
+  uint64_t bytes;
+  bool frees; /* in the graph itself */
+  CUdevice device;
+};
+
+static void add_graph(struct need *need, CUgraph graph, int depth);
+
+static void add_node(struct need *need, CUgraphNode node, int depth) {
+  struct cuda_alloc_node allocation = {0};
+  CUgraph inner = NULL;
+  int type = -1;
+  if (DRIVER(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
+  need->frees = need->frees || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH && DRIVER(cuGraphChildGraphNodeGetGraph)(node, &inner) == CUDA_SUCCESS)
+    add_graph(need, inner, depth + 1);
+  if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+      DRIVER(cuGraphMemAllocNodeGetParams)(node, &allocation) != CUDA_SUCCESS)
+    return;
+  if (need->bytes == 0) need->device = allocation.pool.location.id;
+  need->bytes += memory_rounded(allocation.bytes);
+}
+
+static void add_graph(struct need *need, CUgraph graph, int depth) {
+  size_t count = 0;
+  if (depth == DEPTH || DRIVER(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || count == 0) return;
+  CUgraphNode *nodes = calloc(count, sizeof(CUgraphNode));
+  if (nodes != NULL && DRIVER(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
+    for (size_t i = 0; i < count; i++) add_node(need, nodes[i], depth);
+  free(nodes);
+}
+
+static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph, uint64_t flags) {
+  struct need need = {0};
+  struct block stale;
+  if (result != CUDA_SUCCESS || !has_begun() || grants_load() != GRANTS_READY) return result;
+  add_graph(&need, graph, 0);
+  if (need.bytes == 0 || card_of_device(need.device) == NULL) return result;
+  bool fresh = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0 && !need.frees;
+  struct block block = {.context = (void *)(uintptr_t)(fresh ? FREES_ON_LAUNCH : NEVER_ALL_THERE),
+                        .address = (uint64_t)(uintptr_t)*exec,
+                        .bytes = need.bytes,
+                        .kind = BLOCK_EXEC,
+                        .grant = (uint16_t)need.device};
+  if (blocks_add(&block, &stale)) return result;
+  REAL(cuGraphExecDestroy)(*exec);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool graph_memory_begin(struct pool_charge *charge, CUgraphExec exec) {
+  struct block block;
+  charge->pool = NULL;
+  if (!has_begun() || !blocks_find(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block)) return true;
+  bool all_there = block.context == noted(atomic_load_explicit(&frees, memory_order_relaxed));
+  return pools_begin(charge, pools_of_graphs(block.grant), all_there ? 0 : block.bytes);
+}
+
+void graph_memory_end(struct pool_charge *charge, CUgraphExec exec, CUresult result) {
+  struct block block, stale;
+  bool taken = charge->pool != NULL && result == CUDA_SUCCESS;
+  pools_end(charge, result, 0);
+  if (!taken || !blocks_find(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block)) return;
+  if (block.context == (void *)(uintptr_t)NEVER_ALL_THERE) return;
+  block.context = noted(atomic_load_explicit(&frees, memory_order_relaxed));
+  blocks_add(&block, &stale); /* in its own place */
+}
+
+#define INSTANTIATE(symbol, parameters, flagged, arguments) \
+  CUresult symbol parameters {                              \
+    if (inside_driver) return REAL(symbol) arguments;       \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);    \
+    return instantiated(result, exec, graph, flagged);      \
+  }
+#define OLD (CUgraphExec * exec, CUgraph graph, CUgraphNode * node, char *log, size_t size)
+INSTANTIATE(cuGraphInstantiate, OLD, 0, (exec, graph, node, log, size))
+INSTANTIATE(cuGraphInstantiate_v2, OLD, 0, (exec, graph, node, log, size))
+INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags), flags,
+            (exec, graph, flags))
+INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, uint64_t *parameters),
+            parameters != NULL ? *parameters : 0, (exec, graph, parameters))
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, uint64_t *parameters),
+            parameters != NULL ? *parameters : 0, (exec, graph, parameters))
+
+#define UPLOAD(symbol)                                                       \
+  CUresult symbol(CUgraphExec exec, CUstream stream) {                       \
+    struct pool_charge charge;                                               \
+    if (inside_driver) return REAL(symbol)(exec, stream);                    \
+    if (!graph_memory_begin(&charge, exec)) return CUDA_ERROR_OUT_OF_MEMORY; \
+    CUresult result = IN_DRIVER(REAL(symbol)(exec, stream));                 \
+    pools_end(&charge, result, 0);                                           \
+    return result;                                                           \
+  }
+UPLOAD(cuGraphUpload)
+UPLOAD(cuGraphUpload_ptsz)
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  struct block block;
+  if (inside_driver) return REAL(cuGraphExecDestroy)(exec);
+  bool known = has_begun() && memory_take(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block);
+  CUresult result = IN_DRIVER(REAL(cuGraphExecDestroy)(exec));
+  if (result != CUDA_SUCCESS && known) memory_put_back(&block);
+  if (known) pools_settle(NULL);
+  return result;
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                                struct cuda_alloc_node *parameters) {
+  graph_memory_begun();
+  return REAL(cuGraphAddMemAllocNode)(node, graph, before, count, parameters);
+}
+
+/* The type of the node is the first field. */
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                        int *parameters) {
+  if (parameters != NULL && *parameters == CU_GRAPH_NODE_TYPE_MEM_ALLOC) graph_memory_begun();
+  return REAL(cuGraphAddNode)(node, graph, before, count, parameters);
+}
+
+#define ADD_NODE(symbol)                                                                          \
+  CUresult symbol(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, const void *edges, \
+                  size_t count, int *parameters) {                                                \
+    if (parameters != NULL && *parameters == CU_GRAPH_NODE_TYPE_MEM_ALLOC) graph_memory_begun();  \
+    return REAL(symbol)(node, graph, before, edges, count, parameters);                           \
+  }
+ADD_NODE(cuGraphAddNode_v2)
+ADD_NODE(cuGraphAddNode_v3)
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  if (inside_driver) return REAL(cuDeviceGraphMemTrim)(device);
+  CUresult result = IN_DRIVER(REAL(cuDeviceGraphMemTrim)(device));
+  if (result == CUDA_SUCCESS && has_begun()) pools_settle(card_of_device(device));
+  return result;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pools themselves: where they take from, and when they give back. What is imported is the exporter's. */
+#include "hooks.h"
+#include "pools.h"
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const struct cuda_pool_properties *properties) {
+  if (inside_driver) return REAL(cuMemPoolCreate)(pool, properties);
+  CUresult result = IN_DRIVER(REAL(cuMemPoolCreate)(pool, properties));
+  if (result == CUDA_SUCCESS) pools_learn(*pool, &properties->location);
+  return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  if (inside_driver) return REAL(cuMemPoolDestroy)(pool);
+  CUresult result = IN_DRIVER(REAL(cuMemPoolDestroy)(pool));
+  if (result == CUDA_SUCCESS) pools_destroyed(pool);
+  return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+  if (inside_driver) return REAL(cuMemPoolTrimTo)(pool, keep);
+  CUresult result = IN_DRIVER(REAL(cuMemPoolTrimTo)(pool, keep));
+  if (result == CUDA_SUCCESS) pools_settle(NULL);
+  return result;
+}
+
+#define POOL_OF_LOCATION(symbol)                                                        \
+  CUresult symbol(CUmemoryPool *pool, const struct cuda_location *location, int type) { \
+    if (inside_driver) return REAL(symbol)(pool, location, type);                       \
+    CUresult result = IN_DRIVER(REAL(symbol)(pool, location, type));                    \
+    if (result == CUDA_SUCCESS) pools_learn(*pool, location);                           \
+    return result;                                                                      \
+  }
+POOL_OF_LOCATION(cuMemGetDefaultMemPool)
+POOL_OF_LOCATION(cuMemGetMemPool)

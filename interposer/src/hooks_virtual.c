@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Virtual memory: what a handle stands for is charged to the card that its properties name, whatever context
+ * is current, until the last handle and the last mapping are gone. Reserved addresses cost nothing. */
+#include "handles.h"
+#include "hooks.h"
+#include "memory.h"
+
+CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const struct cuda_allocation *properties,
+                     unsigned long long flags) {
+  struct charge charge = {0};
+  bool on_card = properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  struct card *card =
+      on_card && handle != NULL && bytes != 0 ? card_of_device(properties->location.id) : NULL;
+  if (inside_driver || card == NULL) return REAL(cuMemCreate)(handle, bytes, properties, flags);
+  if (!memory_reserve_for(&charge, card, REGION_MEMORY, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMemCreate)(handle, bytes, properties, flags));
+  bool kept = result == CUDA_SUCCESS && handles_made(*handle, &charge);
+  if (result == CUDA_SUCCESS && !kept) {
+    IN_DRIVER(REAL(cuMemRelease)(*handle));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  handles_unlock();
+  if (!kept) memory_cancel(&charge);
+  return result;
+}
+
+CUresult cuMemRelease(CUmemHandle handle) {
+  if (inside_driver) return REAL(cuMemRelease)(handle);
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMemRelease)(handle));
+  if (result == CUDA_SUCCESS) handles_released(handle);
+  handles_unlock();
+  return result;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemHandle *handle, void *address) {
+  if (inside_driver) return REAL(cuMemRetainAllocationHandle)(handle, address);
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMemRetainAllocationHandle)(handle, address));
+  if (result == CUDA_SUCCESS) handles_retained(*handle, (CUdeviceptr)(uintptr_t)address);
+  handles_unlock();
+  return result;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemHandle handle,
+                  unsigned long long flags) {
+  if (inside_driver) return REAL(cuMemMap)(address, bytes, offset, handle, flags);
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMemMap)(address, bytes, offset, handle, flags));
+  if (result == CUDA_SUCCESS && !handles_mapped(handle, address, bytes)) {
+    IN_DRIVER(REAL(cuMemUnmap)(address, bytes));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  handles_unlock();
+  return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  if (inside_driver) return REAL(cuMemUnmap)(address, bytes);
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMemUnmap)(address, bytes));
+  if (result == CUDA_SUCCESS) handles_unmapped(address, bytes);
+  handles_unlock();
+  return result;
+}
+
+#define MAP_ARRAYS(symbol)                                                                \
+  CUresult symbol(struct cuda_array_map *maps, unsigned int count, CUstream stream) {     \
+    if (inside_driver) return REAL(symbol)(maps, count, stream);                          \
+    handles_lock();                                                                       \
+    CUresult result = IN_DRIVER(REAL(symbol)(maps, count, stream));                       \
+    for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++)                    \
+      if (maps[i].operation == CU_MEM_OPERATION_TYPE_MAP) handles_pinned(maps[i].handle); \
+    handles_unlock();                                                                     \
+    return result;                                                                        \
+  }
+MAP_ARRAYS(cuMemMapArrayAsync)
+MAP_ARRAYS(cuMemMapArrayAsync_ptsz)

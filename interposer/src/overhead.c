@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two figures serve. NVML's of this process, less what is known of its allocations and of what was measured
+ * before, is right whatever the neighbours do; but where NVML shows no processes (or not this one), the
+ * card's free memory before and after must do, and what a neighbour took meanwhile is then taken for ours.
+ *
+ * Allocations are reserved before the driver makes them and released after it has freed them, so what is
+ * known of them is never less than what the driver counts: under other threads' allocations the figure may be
+ * too small, never too large; the next one makes up for it. */
+#include "overhead.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "hooks.h"
+
+#define LEAST_PROCESSES 64u
+#define TRIES 5
+/* Bigger than any module: then it was somebody else's. */
+#define MOST_BY_FREE_MEMORY (UINT64_C(2) << 30)
+
+static struct lock starting;
+static atomic_int nvml_state; /* 0: not tried, 1: usable, 2: not there */
+
+static bool nvml_usable(void) {
+  int state = atomic_load_explicit(&nvml_state, memory_order_acquire);
+  if (state != 0) return state == 1;
+  lock_take(&starting);
+  state = atomic_load_explicit(&nvml_state, memory_order_relaxed);
+  if (state == 0) {
+    bind_library(LIBRARY_NVML);
+    state = NVML(nvmlInit_v2)() == NVML_SUCCESS ? 1 : 2;
+    atomic_store_explicit(&nvml_state, state, memory_order_release);
+  }
+  lock_leave(&starting);
+  return state == 1;
+}
+
+static bool device_of(const struct card *card, nvmlDevice_t *device) {
+  char uuid[TESSERA_UUID_SIZE + 1] = {0};
+  if (!nvml_usable()) return false;
+  memcpy(uuid, card->grants[0]->limits->uuid, TESSERA_UUID_SIZE);
+  return NVML(nvmlDeviceGetHandleByUUID)(uuid, device) == NVML_SUCCESS;
+}
+
+/* Bytes of the card that this process holds, as NVML counts; false: it does not say. */
+static bool own_bytes(const struct card *card, uint64_t *bytes) {
+  nvmlDevice_t device;
+  bool found = false;
+  if (!device_of(card, &device)) return false;
+  nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_SIZE;
+  unsigned int capacity = LEAST_PROCESSES, count = 0;
+  struct nvml_process_v2 *list = NULL;
+  for (int try = 0; try < TRIES && result == NVML_ERROR_INSUFFICIENT_SIZE; try++) {
+    free(list);
+    list = calloc(capacity, sizeof *list);
+    if (list == NULL) return false;
+    count = capacity;
+    result = REAL_NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, list);
+    capacity = count + LEAST_PROCESSES;
+  }
+  for (unsigned int i = 0; result == NVML_SUCCESS && i < count && !found; i++) {
+    found = list[i].pid == (unsigned int)getpid() && list[i].memory != UINT64_MAX;
+    *bytes = list[i].memory;
+  }
+  free(list);
+  return found;
+}
+
+/* The card's free memory; 0: not known. */
+static uint64_t free_bytes(const struct card *card, enum region_part part) {
+  nvmlDevice_t device;
+  struct nvml_memory memory = {0};
+  size_t available = 0, total;
+  if (part == REGION_MODULES) /* in a context; costs less than NVML */
+    return REAL(cuMemGetInfo_v2)(&available, &total) == CUDA_SUCCESS ? available : 0;
+  if (!device_of(card, &device)) return 0;
+  return REAL_NVML(nvmlDeviceGetMemoryInfo)(device, &memory) == NVML_SUCCESS ? memory.free : 0;
+}
+
+static uint64_t held_for(const struct card *card, enum region_part part) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < card->count; i++)
+    sum += atomic_load_explicit(&card->grants[i]->region.held[part], memory_order_relaxed);
+  return sum;
+}
+
+bool overhead_begin(struct overhead *overhead, struct card *card, enum region_part part) {
+  *overhead = (struct overhead){.card = card};
+  if (card == NULL) return true;
+  uint64_t expected = 0;
+  if (part == REGION_CONTEXTS) expected = load_relaxed(&card->grants[0]->region.usage->context_bytes);
+  if (!memory_reserve_for(&overhead->charge, card, part, expected)) return false;
+  overhead->free = free_bytes(card, part);
+  overhead->held = held_for(card, REGION_MEMORY);
+  return true;
+}
+
+/* By the process's own figure: all that is neither an allocation nor was measured before. */
+static bool measured_by_process(const struct overhead *overhead, uint64_t *bytes) {
+  for (int try = 0; try < TRIES; try++) {
+    uint64_t own = 0, held = held_for(overhead->card, REGION_MEMORY);
+    if (!own_bytes(overhead->card, &own)) return false;
+    uint64_t known = held + held_for(overhead->card, REGION_CONTEXTS) +
+                     held_for(overhead->card, REGION_MODULES) - overhead->charge.bytes;
+    *bytes = own > known ? own - known : 0;
+    if (held == held_for(overhead->card, REGION_MEMORY)) break;
+  }
+  return true;
+}
+
+static bool measured(const struct overhead *overhead, uint64_t *bytes) {
+  enum region_part part = overhead->charge.part;
+  uint64_t now = free_bytes(overhead->card, part), held = held_for(overhead->card, REGION_MEMORY);
+  if (part == REGION_MODULES && now == overhead->free) {
+    *bytes = 0;
+    return true;
+  }
+  if (measured_by_process(overhead, bytes)) return true;
+  if (overhead->free == 0 || now == 0) return false;
+  uint64_t taken = overhead->free > now ? overhead->free - now : 0;
+  uint64_t allocated = held > overhead->held ? held - overhead->held : 0;
+  *bytes = taken > allocated ? taken - allocated : 0;
+  return *bytes <= MOST_BY_FREE_MEMORY;
+}
+
+bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind kind, uint64_t number,
+                  CUcontext context) {
+  struct charge *charge = &overhead->charge;
+  uint64_t bytes = 0;
+  if (overhead->card == NULL) return true;
+  if (result != CUDA_SUCCESS) {
+    memory_cancel(charge);
+    return true;
+  }
+  charge->context = context;
+  if (measured(overhead, &bytes)) {
+    if (charge->part == REGION_CONTEXTS)
+      store_relaxed(&overhead->card->grants[0]->region.usage->context_bytes, memory_rounded(bytes));
+    if (!memory_adjust(charge, bytes)) {
+      memory_cancel(charge);
+      return false;
+    }
+  }
+  if (charge->bytes == 0) return true;
+  /* A library's modules of several contexts are one block. */
+  struct block before;
+  if (blocks_take(kind, number, &before)) charge->bytes += before.bytes;
+  return memory_commit(charge, kind, number);
+}
+
+void overhead_reset(void) {
+  starting.word = 0;
+  atomic_store_explicit(&nvml_state, 0, memory_order_relaxed);
+}

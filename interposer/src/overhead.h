@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What contexts and modules take of a card: no call tells, so it is measured around their making, by the
+ * driver's own figures. The first context of a grant is measured when it is there; the next ones are reserved
+ * by what the last one took, before the driver is asked.
+ *
+ *   struct overhead overhead;
+ *   if (!overhead_begin(&overhead, card, REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;
+ *   result = …create…;
+ *   if (!overhead_end(&overhead, result, BLOCK_CONTEXT, context, context)) …destroy it, refuse… */
+#ifndef TESSERA_OVERHEAD_H
+#define TESSERA_OVERHEAD_H
+
+#include "memory.h"
+
+struct overhead {
+  struct card *card; /* NULL: not limited */
+  struct charge charge;
+  uint64_t free; /* of the card, before; 0: not known */
+  uint64_t held; /* by this process's allocations, before */
+};
+
+bool overhead_begin(struct overhead *overhead, struct card *card, enum region_part part);
+
+/* false: over the limit (or no memory for the book-keeping); cancelled, the caller gives it back. */
+bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind kind, uint64_t number,
+                  CUcontext context);
+
+/* In a forked child. */
+void overhead_reset(void);
+
+#endif

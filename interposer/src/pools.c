@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Per pool one lock, held over the driver's call: between the reservation and the look at what the driver has
+ * reserved no other allocation may come. The driver serialises them as well. Lock order: pool, blocks,
+ * region.
+ *
+ * A real driver reserves in large pieces (tens of MiB); the size of a piece is learnt from what a pool grows
+ * by, and reserved from then on. */
+#include "pools.h"
+
+#include <string.h>
+
+#include "hooks.h"
+#include "memory.h"
+
+#define POOLS 1024u
+
+struct pool {
+  struct lock lock;
+  _Atomic(CUmemoryPool) handle; /* NULL: of a device's graphs, or nobody's any more */
+  struct card *card;            /* NULL: not limited */
+  CUdevice graphs_of;           /* a device; -1: a pool with a handle */
+  bool destroyed;
+  _Atomic uint64_t used;             /* bytes of its live blocks */
+  uint64_t charged[GRANTS_PER_CARD]; /* by grant of the card */
+  uint64_t piece;                    /* it grows by multiples of this */
+};
+
+static struct pool pools[POOLS];
+static _Atomic uint32_t pool_count;
+static struct lock adding;
+
+/* --- finding ------------------------------------------------------------------------------------------ */
+
+static struct pool *known(CUmemoryPool handle, CUdevice graphs_of) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++)
+    if (atomic_load_explicit(&pools[i].handle, memory_order_relaxed) == handle &&
+        pools[i].graphs_of == graphs_of && !pools[i].destroyed)
+      return &pools[i];
+  return NULL;
+}
+
+/* A destroyed pool without blocks makes room; NULL: there are too many. */
+static struct pool *place(void) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_relaxed);
+  for (uint32_t i = 0; i < count; i++)
+    if (pools[i].destroyed && atomic_load_explicit(&pools[i].used, memory_order_relaxed) == 0)
+      return &pools[i];
+  return count < POOLS ? &pools[count] : NULL;
+}
+
+static struct pool *added(CUmemoryPool handle, CUdevice graphs_of, struct card *card) {
+  lock_take(&adding);
+  struct pool *pool = known(handle, graphs_of);
+  if (pool == NULL && (pool = place()) != NULL) {
+    pool->card = card;
+    pool->graphs_of = graphs_of;
+    pool->piece = GRANULE;
+    atomic_store_explicit(&pool->handle, handle, memory_order_relaxed);
+    pool->destroyed = false;
+    if (pool == &pools[atomic_load_explicit(&pool_count, memory_order_relaxed)])
+      atomic_fetch_add_explicit(&pool_count, 1, memory_order_release);
+  }
+  lock_leave(&adding);
+  return pool;
+}
+
+static struct pool *limited(struct pool *pool) { return pool != NULL && pool->card != NULL ? pool : NULL; }
+
+struct pool *pools_of_stream(CUstream stream) {
+  CUmemoryPool handle = NULL;
+  if (grants_load() != GRANTS_READY) return NULL;
+  CUdevice device = device_of_stream(stream);
+  struct card *card = card_of_device(device);
+  if (card == NULL || DRIVER(cuDeviceGetMemPool)(&handle, device) != CUDA_SUCCESS || handle == NULL)
+    return NULL;
+  struct pool *pool = known(handle, -1);
+  return limited(pool != NULL ? pool : added(handle, -1, card));
+}
+
+/* A default pool is asked for in several ways; here it is looked for among the devices'. */
+struct pool *pools_by_handle(CUmemoryPool handle) {
+  CUmemoryPool found;
+  if (grants_load() != GRANTS_READY || handle == NULL) return NULL;
+  struct pool *pool = known(handle, -1);
+  if (pool != NULL) return limited(pool);
+  struct card *card = card_of_thread();
+  int count = 0;
+  DRIVER(cuDeviceGetCount)(&count);
+  for (CUdevice device = 0; device < count; device++)
+    if (DRIVER(cuDeviceGetDefaultMemPool)(&found, device) == CUDA_SUCCESS && found == handle)
+      card = card_of_device(device);
+  return limited(added(handle, -1, card));
+}
+
+struct pool *pools_of_graphs(CUdevice device) {
+  struct card *card = card_of_device(device);
+  if (card == NULL) return NULL;
+  struct pool *pool = known(NULL, device);
+  return limited(pool != NULL ? pool : added(NULL, device, card));
+}
+
+void pools_learn(CUmemoryPool handle, const struct cuda_location *location) {
+  if (grants_load() != GRANTS_READY || handle == NULL) return;
+  bool on_card = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (known(handle, -1) == NULL) added(handle, -1, on_card ? card_of_device(location->id) : NULL);
+}
+
+/* --- charging, with the pool's lock ------------------------------------------------------------------- */
+
+static uint64_t charged(const struct pool *pool) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < GRANTS_PER_CARD; i++) sum += pool->charged[i];
+  return sum;
+}
+
+static bool reserve(struct pool *pool, uint64_t bytes) {
+  if (bytes == 0) return true;
+  for (uint32_t i = 0; i < pool->card->count; i++) {
+    struct grant *grant = pool->card->grants[i];
+    if (!region_reserve_part(&grant->region, REGION_MEMORY, bytes, grant_limit(grant), grant_cap(grant)))
+      continue;
+    pool->charged[i] += bytes;
+    return true;
+  }
+  return false;
+}
+
+static void release(struct pool *pool, uint64_t bytes) {
+  for (uint32_t i = pool->card->count; i-- > 0 && bytes != 0;) {
+    uint64_t part = pool->charged[i] < bytes ? pool->charged[i] : bytes;
+    if (part == 0) continue;
+    region_release(&pool->card->grants[i]->region, part);
+    pool->charged[i] -= part;
+    bytes -= part;
+  }
+}
+
+/* What the driver has reserved for the pool; where it can't say, what is in use. */
+static uint64_t reserved(const struct pool *pool) {
+  uint64_t bytes = 0;
+  CUmemoryPool handle = atomic_load_explicit(&pool->handle, memory_order_relaxed);
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (pool->graphs_of >= 0)
+    result =
+        DRIVER(cuDeviceGetGraphMemAttribute)(pool->graphs_of, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  else if (!pool->destroyed)
+    result = DRIVER(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  return result == CUDA_SUCCESS ? bytes : atomic_load_explicit(&pool->used, memory_order_relaxed);
+}
+
+/* What is held is charged, also where there is no room for it. */
+static void settle(struct pool *pool) {
+  uint64_t now = reserved(pool), before = charged(pool);
+  if (now < before) release(pool, before - now);
+  if (now > before && region_reserve(&pool->card->grants[0]->region, now - before, UINT64_MAX))
+    pool->charged[0] += now - before;
+}
+
+static uint64_t in_use(const struct pool *pool) {
+  uint64_t bytes = 0;
+  if (pool->graphs_of < 0) return atomic_load_explicit(&pool->used, memory_order_relaxed);
+  DRIVER(cuDeviceGetGraphMemAttribute)(pool->graphs_of, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &bytes);
+  return bytes;
+}
+
+static uint64_t kept(const struct pool *pool) {
+  uint64_t all = charged(pool), used = in_use(pool);
+  return all > used ? all - used : 0;
+}
+
+static uint64_t in_pieces(const struct pool *pool, uint64_t bytes) {
+  return bytes > UINT64_MAX - pool->piece ? bytes : (bytes + pool->piece - 1) / pool->piece * pool->piece;
+}
+
+/* Memory that is kept serves the request first; where all of it does, nothing more is reserved. */
+static bool reserve_for(struct pool *pool, uint64_t bytes, uint64_t *before) {
+  settle(pool);
+  *before = charged(pool);
+  return reserve(pool, in_pieces(pool, bytes)) || kept(pool) >= bytes;
+}
+
+bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) {
+  charge->pool = pool;
+  charge->bytes = memory_rounded(bytes);
+  if (pool == NULL) return true;
+  lock_take(&pool->lock);
+  bool fits = reserve_for(pool, charge->bytes, &charge->before);
+  if (!fits) {
+    lock_leave(&pool->lock);
+    bool more = pools_give_way(pool->card);
+    lock_take(&pool->lock);
+    fits = more && reserve_for(pool, charge->bytes, &charge->before);
+  }
+  charge->allowed = charged(pool);
+  if (!fits) lock_leave(&pool->lock);
+  return fits;
+}
+
+/* The address is 0 for a graph, whose blocks are the driver's own affair. */
+static bool note(const struct pool_charge *charge, uint64_t address) {
+  struct block stale;
+  struct pool *pool = charge->pool;
+  CUcontext context = NULL;
+  if (address == 0) return true;
+  card_current(&context);
+  struct block block = {.address = address,
+                        .bytes = charge->bytes,
+                        .context = context,
+                        .kind = BLOCK_ADDRESS,
+                        .pool = (uint32_t)(pool - pools) + 1};
+  atomic_fetch_add_explicit(&pool->used, charge->bytes, memory_order_relaxed);
+  if (!blocks_add(&block, &stale)) {
+    atomic_fetch_sub_explicit(&pool->used, charge->bytes, memory_order_relaxed);
+    return false;
+  }
+  if (stale.address != 0) memory_freed(&stale);
+  return true;
+}
+
+/* Whatever it grows by is a multiple of its piece. */
+static void learn_piece(struct pool *pool, uint64_t growth, uint64_t bytes) {
+  if (growth <= bytes) return;
+  uint64_t piece = pool->piece == GRANULE ? growth : pool->piece;
+  while (growth != 0) {
+    uint64_t rest = piece % growth;
+    piece = growth;
+    growth = rest;
+  }
+  pool->piece = piece > GRANULE ? piece : GRANULE;
+}
+
+bool pools_end(struct pool_charge *charge, CUresult result, uint64_t address) {
+  struct pool *pool = charge->pool;
+  if (pool == NULL) return true;
+  bool good = true;
+  uint64_t now = reserved(pool);
+  if (result == CUDA_SUCCESS) {
+    if (now > charge->allowed) {
+      learn_piece(pool, now - charge->before, charge->bytes);
+      good = reserve(pool, now - charge->allowed);
+    }
+    good = good && note(charge, address);
+  }
+  settle(pool);
+  lock_leave(&pool->lock);
+  return good;
+}
+
+/* --- giving back -------------------------------------------------------------------------------------- */
+
+void pools_freed(const struct block *block) {
+  atomic_fetch_sub_explicit(&pools[block->pool - 1].used, block->bytes, memory_order_relaxed);
+}
+
+static void settle_one(struct pool *pool) {
+  lock_take(&pool->lock);
+  if (pool->card != NULL) settle(pool);
+  lock_leave(&pool->lock);
+}
+
+void pools_hold(const struct block *block) {
+  if (block->pool != 0) lock_take(&pools[block->pool - 1].lock);
+}
+
+void pools_let_go(const struct block *block) {
+  if (block->pool == 0) return;
+  settle(&pools[block->pool - 1]);
+  lock_leave(&pools[block->pool - 1].lock);
+}
+
+void pools_settle(const struct card *card) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++)
+    if (card == NULL || pools[i].card == card) settle_one(&pools[i]);
+}
+
+void pools_destroyed(CUmemoryPool handle) {
+  struct pool *pool = known(handle, -1);
+  if (pool == NULL) return;
+  lock_take(&pool->lock);
+  pool->destroyed = true;
+  if (pool->card != NULL) settle(pool);
+  lock_leave(&pool->lock);
+}
+
+bool pools_give_way(const struct card *card) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
+  bool more = false;
+  for (uint32_t i = 0; i < count; i++) {
+    struct pool *pool = &pools[i];
+    if (pool->card != card || pool->destroyed) continue;
+    lock_take(&pool->lock);
+    uint64_t before = charged(pool);
+    settle(pool);
+    if (kept(pool) != 0) {
+      if (pool->graphs_of >= 0)
+        IN_DRIVER(REAL(cuDeviceGraphMemTrim)(pool->graphs_of));
+      else
+        IN_DRIVER(REAL(cuMemPoolTrimTo)(atomic_load_explicit(&pool->handle, memory_order_relaxed), 0));
+      settle(pool);
+    }
+    more = more || charged(pool) < before;
+    lock_leave(&pool->lock);
+  }
+  return more;
+}
+
+void pools_reset(void) {
+  memset(pools, 0, sizeof pools);
+  atomic_store_explicit(&pool_count, 0, memory_order_relaxed);
+  adding.word = 0;
+}

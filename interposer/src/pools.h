@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stream-ordered memory and memory of graphs. A pool holds what is in use and what it keeps for later; both
+ * are the card's, so a pool is charged by what the driver says that it has reserved, and not block by block.
+ *
+ *   struct pool_charge charge;
+ *   if (!pools_begin(&charge, pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+ *   result = REAL(…)(…);
+ *   if (!pools_end(&charge, result, address)) …give the block back, pools_settle(), refuse… */
+#ifndef TESSERA_POOLS_H
+#define TESSERA_POOLS_H
+
+#include "blocks.h"
+#include "cuda_types.h"
+#include "grants.h"
+
+struct pool;
+
+struct pool_charge {
+  struct pool *pool; /* NULL: not limited; else its lock is held until pools_end */
+  uint64_t bytes;    /* of the block */
+  uint64_t before;   /* what the pool had reserved, */
+  uint64_t allowed;  /* and what it may have reserved afterwards */
+};
+
+/* The pool that cuMemAllocAsync takes from in this stream, and a pool by its handle. NULL: not limited. */
+struct pool *pools_of_stream(CUstream stream);
+struct pool *pools_by_handle(CUmemoryPool handle);
+
+/* The pool of a device's graphs. NULL: not limited. */
+struct pool *pools_of_graphs(CUdevice device);
+
+/* A pool was made (or found) for a location: what is not on a card is not charged. */
+void pools_learn(CUmemoryPool handle, const struct cuda_location *location);
+
+/* Reserves so that the allocation can't bring the driver over the limit. false: refused, nothing is held. */
+bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes);
+
+/* Charges what the driver has reserved by now. false: more than the limit has room for (a pool of a driver
+   that reserves in pieces of a size not yet known), or no memory for the book-keeping. */
+bool pools_end(struct pool_charge *charge, CUresult result, uint64_t address);
+
+/* Around the driver's free of a block that was taken out of the blocks: nothing is done for one that is in no
+   pool. Between the two nothing else comes to the pool, so what it has reserved is read whole. */
+void pools_hold(const struct block *block);
+void pools_let_go(const struct block *block);
+
+/* A pool's block is gone; the charge follows with pools_let_go or pools_settle. */
+void pools_freed(const struct block *block);
+
+/* Charges what the pools of the card have reserved now; NULL: all pools. */
+void pools_settle(const struct card *card);
+
+/* The pool is destroyed; its live blocks stay. */
+void pools_destroyed(CUmemoryPool handle);
+
+/* Makes the card's pools give back what they keep. true: something came back. Needs no pool's lock held. */
+bool pools_give_way(const struct card *card);
+
+/* In a forked child. */
+void pools_reset(void);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches kernels for ever, two in flight in each stream:
+ *
+ *   launches HOW MS[,MS…] [STREAMS]
+ *
+ * HOW: kernel, kernel_ptsz, ex, ex_ptsz, cooperative, cooperative_ptsz, multi, legacy, graph, graph_ptsz (ten
+ * kernels a graph, captured from a stream), after_graph (kernels; a graph was captured before). One function
+ * takes all the times, in turn. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int result;
+typedef void *handle;
+
+struct config {
+  unsigned grid[3], block[3], shared;
+  handle stream;
+  void *attributes;
+  unsigned attribute_count;
+};
+
+struct one_of_many {
+  handle function;
+  unsigned grid[3], block[3], shared;
+  handle stream;
+  void **parameters;
+};
+
+#define SHAPE handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **
+result cuInit(unsigned);
+result cuDevicePrimaryCtxRetain(handle *, int);
+result cuCtxSetCurrent(handle);
+result cuModuleLoadData(handle *, const void *);
+result cuModuleGetFunction(handle *, handle, const char *);
+result cuStreamCreate(handle *, unsigned);
+result cuEventCreate(handle *, unsigned);
+result cuEventRecord(handle, handle);
+result cuEventRecord_ptsz(handle, handle);
+result cuEventSynchronize(handle);
+result cuLaunchKernel(SHAPE, void **);
+result cuLaunchKernel_ptsz(SHAPE, void **);
+result cuLaunchKernelEx(const struct config *, handle, void **, void **);
+result cuLaunchKernelEx_ptsz(const struct config *, handle, void **, void **);
+result cuLaunchCooperativeKernel(SHAPE);
+result cuLaunchCooperativeKernel_ptsz(SHAPE);
+result cuLaunchCooperativeKernelMultiDevice(struct one_of_many *, unsigned, unsigned);
+result cuFuncSetBlockShape(handle, int, int, int);
+result cuParamSetv(handle, int, void *, unsigned);
+result cuParamSetSize(handle, unsigned);
+result cuLaunchGridAsync(handle, int, int, handle);
+result cuStreamBeginCapture_v2(handle, int);
+result cuStreamEndCapture(handle, handle *);
+result cuGraphInstantiateWithFlags(handle *, handle, uint64_t);
+result cuGraphLaunch(handle, handle);
+result cuGraphLaunch_ptsz(handle, handle);
+
+static const char image[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry spin_ns(.param .u64 nanoseconds)\n{\n ret;\n}\n";
+
+enum { MOST_TIMES = 8, MOST_STREAMS = 8, IN_FLIGHT = 2, GRAPH = 10, RELAXED = 2 };
+
+static handle function;
+
+static void check(result code, const char *what) {
+  if (code == 0) return;
+  fprintf(stderr, "launches: %s answered %d\n", what, code);
+  exit(1);
+}
+
+static result kernel(const char *how, handle stream, uint64_t nanoseconds) {
+  void *parameters[] = {&nanoseconds};
+  struct config config = {{1, 1, 1}, {32, 1, 1}, 0, stream, NULL, 0};
+  struct one_of_many many = {function, {1, 1, 1}, {32, 1, 1}, 0, stream, parameters};
+  if (strcmp(how, "kernel") == 0 || strcmp(how, "after_graph") == 0)
+    return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+  if (strcmp(how, "kernel_ptsz") == 0)
+    return cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+  if (strcmp(how, "ex") == 0) return cuLaunchKernelEx(&config, function, parameters, NULL);
+  if (strcmp(how, "ex_ptsz") == 0) return cuLaunchKernelEx_ptsz(&config, function, parameters, NULL);
+  if (strcmp(how, "cooperative") == 0)
+    return cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters);
+  if (strcmp(how, "cooperative_ptsz") == 0)
+    return cuLaunchCooperativeKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters);
+  if (strcmp(how, "multi") == 0) return cuLaunchCooperativeKernelMultiDevice(&many, 1, 0);
+  check(cuFuncSetBlockShape(function, 32, 1, 1), "cuFuncSetBlockShape");
+  check(cuParamSetv(function, 0, &nanoseconds, sizeof nanoseconds), "cuParamSetv");
+  check(cuParamSetSize(function, sizeof nanoseconds), "cuParamSetSize");
+  return cuLaunchGridAsync(function, 1, 1, stream);
+}
+
+static handle captured(handle stream, uint64_t nanoseconds) {
+  handle graph, ready;
+  check(cuStreamBeginCapture_v2(stream, RELAXED), "cuStreamBeginCapture");
+  for (int i = 0; i < GRAPH; i++) check(kernel("kernel", stream, nanoseconds), "cuLaunchKernel");
+  check(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+  check(cuGraphInstantiateWithFlags(&ready, graph, 0), "cuGraphInstantiate");
+  return ready;
+}
+
+static int read_times(const char *text, uint64_t times[MOST_TIMES]) {
+  int count = 0;
+  for (char *end; count < MOST_TIMES && *text != '\0'; text = *end == ',' ? end + 1 : end)
+    times[count++] = (uint64_t)(strtod(text, &end) * 1e6);
+  return count;
+}
+
+int main(int argc, char **argv) {
+  uint64_t times[MOST_TIMES];
+  handle context, module, streams[MOST_STREAMS] = {NULL}, done[MOST_STREAMS][IN_FLIGHT], graphs[MOST_TIMES];
+  if (argc < 3) return 2;
+  const char *how = argv[1];
+  int count = read_times(argv[2], times), width = argc > 3 ? atoi(argv[3]) : 1;
+  int is_graph = strncmp(how, "graph", 5) == 0, own_default = strstr(how, "_ptsz") != NULL;
+  check(cuInit(0), "cuInit");
+  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  check(cuModuleLoadData(&module, image), "cuModuleLoadData");
+  check(cuModuleGetFunction(&function, module, "spin_ns"), "cuModuleGetFunction");
+  for (int s = 0; s < width; s++) {
+    if (!own_default) check(cuStreamCreate(&streams[s], 1), "cuStreamCreate");
+    for (int i = 0; i < IN_FLIGHT; i++) check(cuEventCreate(&done[s][i], 2), "cuEventCreate");
+  }
+  if (strstr(how, "graph") != NULL) {
+    handle stream;
+    check(cuStreamCreate(&stream, 1), "cuStreamCreate");
+    for (int t = 0; t < count; t++) graphs[t] = captured(stream, times[t]);
+  }
+  for (long turn = 0;; turn++)
+    for (int s = 0; s < width; s++) {
+      handle event = done[s][turn % IN_FLIGHT];
+      long time = turn % count;
+      if (turn >= IN_FLIGHT) check(cuEventSynchronize(event), "cuEventSynchronize");
+      if (is_graph)
+        check(own_default ? cuGraphLaunch_ptsz(graphs[time], NULL) : cuGraphLaunch(graphs[time], streams[s]),
+              how);
+      else
+        check(kernel(how, streams[s], times[time]), how);
+      check(own_default ? cuEventRecord_ptsz(event, NULL) : cuEventRecord(event, streams[s]),
+            "cuEventRecord");
+    }
+}

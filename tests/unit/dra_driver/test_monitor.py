@@ -1,0 +1,471 @@
+"""Who has the card and who may have it: on traces, without files.
+
+`Card` is a small model: kernels of each grant take turns on one card as the fake driver has them, and each
+grant launches when its budget allows it, reckoned with the terms that the control loop gave last.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.ledger_file import Entry, GrantEntry, State
+from dra_driver.monitor.control import LEASE, Grant, Memory, Process, Snapshot, Terms, control
+from dra_driver.monitor.monitor import Monitor, by_card
+from dra_driver.monitor.shares import Wish, filled, shares
+from dra_driver.monitor.turns import TURN, Stay, Table, had
+from dra_driver.names import ClaimUID, DeviceName
+from interposer import abi
+from interposer.abi import Policy, Span
+
+MS = 1_000_000
+UUID = "GPU-4e6c1f2a-9d0b-4c5e-8a17-30f1b2c4d5e6"
+LIMITS = abi.Limits(
+    uuid=UUID,
+    claim="",
+    memory_bytes=1,
+    card_memory_bytes=1,
+    guaranteed_cores=30,
+    effective_cores=30,
+    policy=Policy.DEFAULT,
+    priority=1,
+    spill=False,
+    caps=(),
+)
+PERIOD = 100 * MS
+
+
+# --- turns -------------------------------------------------------------------------------------------------
+
+
+def parts(
+    *stays: tuple[str, float, float], begin: float = 0, end: float = 100
+) -> dict[str, tuple[float, float]]:
+    """There and own, in ms, of stays in ms."""
+    found, _ = had(
+        [Stay(grant, 0, int(start * MS), int(stop * MS)) for grant, start, stop in stays],
+        int(begin * MS),
+        int(end * MS),
+        Table(),
+    )
+    return {grant: (each.there / MS, each.own / MS) for grant, each in found.items()}
+
+
+def test_alone_all_is_ones_own() -> None:
+    assert parts(("a", 10, 20), ("b", 20, 25)) == {"a": (10, 10), "b": (5, 5)}
+
+
+def test_two_take_turns() -> None:
+    assert parts(("a", 0, 20), ("b", 0, 20)) == {"a": (20, 10), "b": (20, 10)}
+
+
+def test_who_comes_to_one_who_has_had_his_turn_is_next() -> None:
+    """a has had the card for 30 ms; b's 10 ms take five turns, with four of a in between."""
+    assert parts(("a", 0, 60), ("b", 30, 48)) == {"a": (60, 50), "b": (18, 10)}
+
+
+def test_who_comes_early_waits_for_the_turns_end() -> None:
+    assert parts(("a", 0, 10), ("b", 1, 3)) == {"a": (10, 9), "b": (2, 1)}
+
+
+def test_a_turn_ends_with_the_kernel_after_it() -> None:
+    kernels = [("a", float(n), float(n + 1)) for n in range(10)]
+    assert parts(*kernels, ("b", 5, 7)) == {"a": (10, 9), "b": (2, 1)}  # a's turn is 4 to 6
+
+
+def test_stays_of_one_process_count_once() -> None:
+    assert parts(("a", 0, 10), ("a", 5, 15), ("a", 15, 20)) == {"a": (20, 20)}
+
+
+def test_what_is_outside_the_window_counts_not() -> None:
+    assert parts(("a", 0, 10), ("b", 90, 200), begin=5, end=100) == {"a": (5, 5), "b": (10, 10)}
+
+
+def test_a_window_goes_on_where_the_last_one_ended() -> None:
+    stays = [Stay("a", 0, 0, 200 * MS), Stay("b", 0, 33 * MS, 77 * MS), Stay("b", 0, 120 * MS, 131 * MS)]
+    whole, _ = had(stays, 0, 200 * MS, Table())
+    table, sums = Table(), {"a": 0.0, "b": 0.0}
+    for begin in range(0, 200 * MS, 50 * MS):
+        found, table = had(stays, begin, begin + 50 * MS, table)
+        for grant, each in found.items():
+            sums[grant] += each.own
+    assert sums == pytest.approx({grant: each.own for grant, each in whole.items()}, abs=TURN)
+
+
+_STAYS = st.lists(
+    st.builds(
+        lambda grant, slot, start, length: Stay(grant, slot, start, start + length),
+        st.sampled_from("abc"),
+        st.integers(0, 2),
+        st.integers(0, 100 * MS),
+        st.integers(0, 50 * MS),
+    ),
+    max_size=20,
+)
+
+
+@given(_STAYS)
+def test_whatever_came_the_card_was_given_once(stays: list[Stay]) -> None:
+    found, _ = had(stays, 0, 100 * MS, Table())
+    assert all(0 <= each.own <= each.there + 1e-6 <= 100 * MS + 2e-6 for each in found.values())
+    busy = covered = 0
+    for start, stop in sorted((stay.start, min(stay.end, 100 * MS)) for stay in stays):
+        busy += max(0, stop - max(start, covered))
+        covered = max(covered, stop)
+    # Short gaps count as the process's.
+    assert busy - 1 <= sum(each.own for each in found.values()) <= busy + 1_000 * len(stays) + 1
+
+
+# --- shares ------------------------------------------------------------------------------------------------
+
+
+def wish(name: str, guaranteed: int, wants: float, priority: int = 1, borrows: bool = True) -> Wish:
+    return Wish(name, guaranteed, wants, priority, borrows)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "expected"),
+    [
+        pytest.param([wish("a", 30, 100)], {"a": 100}, id="alone"),
+        pytest.param([wish("a", 30, 100), wish("b", 70, 100)], {"a": 30, "b": 70}, id="all-wanted"),
+        pytest.param([wish("a", 30, 100), wish("b", 70, 0)], {"a": 100, "b": 70}, id="idle-is-lent"),
+        pytest.param([wish("a", 20, 100), wish("b", 40, 100)], {"a": 100 / 3, "b": 200 / 3}, id="by-weight"),
+        pytest.param([wish("a", 20, 25), wish("b", 40, 100)], {"a": 25, "b": 75}, id="room"),
+        pytest.param(
+            [wish("a", 30, 100, borrows=False), wish("b", 30, 100)],
+            {"a": 30, "b": 70},
+            id="force-borrows-not",
+        ),
+        pytest.param(
+            [wish("a", 30, 100, 0), wish("b", 30, 100, 1)], {"a": 70, "b": 30}, id="priority-0-before-1"
+        ),
+        pytest.param(
+            [wish("a", 30, 40, 0), wish("b", 30, 100, 1)], {"a": 40, "b": 60}, id="what-0-leaves-goes-to-1"
+        ),
+        pytest.param(
+            [wish("a", 30, 100), wish("b", 0, 100)], {"a": 30 + 70 * 30 / 31, "b": 70 / 31}, id="left-over"
+        ),
+        pytest.param(
+            [wish("a", 80, 100), wish("b", 80, 100)], {"a": 80, "b": 80}, id="more-promised-than-is-there"
+        ),
+        pytest.param([], {}, id="nobody"),
+    ],
+)
+def test_shares(wishes: list[Wish], expected: dict[str, float]) -> None:
+    assert shares(wishes) == pytest.approx(expected)
+
+
+@given(
+    st.floats(0, 100),
+    st.dictionaries(st.text(max_size=2), st.tuples(st.floats(1, 100), st.floats(0, 100)), max_size=8),
+)
+def test_what_is_filled(spare: float, room: dict[str, tuple[float, float]]) -> None:
+    got = filled(spare, room)
+    assert all(-1e-6 <= got[name] <= most + 1e-6 for name, (_, most) in room.items())
+    assert sum(got.values()) == pytest.approx(min(spare, sum(most for _, most in room.values())), abs=1e-6)
+
+
+# --- the loop ----------------------------------------------------------------------------------------------
+
+
+class Load:
+    """One grant with kernels of `kernel` ms, back to back from `begin` to `end` (ms); else idle."""
+
+    def __init__(
+        self,
+        cores: int,
+        kernel: float,
+        *,
+        begin: float = 0,
+        end: float = 1e9,
+        policy: Policy = Policy.DEFAULT,
+        priority: int = 1,
+    ) -> None:
+        self.cores, self.kernel, self.policy, self.priority = cores, int(kernel * MS), policy, priority
+        self.begin, self.end = int(begin * MS), int(end * MS)
+        self.ready = 0.0
+        self.left = 0
+        self.came = 0
+        self.busy = self.estimate = 0.0
+        self.had = self.launches = self.waited = 0
+        self.is_waiting = False
+        self.spans: list[Span] = []
+        self.terms: Terms | None = None
+
+    def rate(self, now: int) -> int:
+        leased = self.terms is not None and self.terms.until > now and self.policy is Policy.DEFAULT
+        return self.terms.cores if leased and self.terms is not None else self.cores
+
+    def stretch(self) -> float:
+        return self.terms.stretch / 1000 if self.terms is not None else 1
+
+    def charge(self, cost: float, now: int) -> None:
+        self.busy += cost
+        self.ready = max(self.ready, now - 50 * MS) + cost * 100 / self.rate(now)
+
+    def may_launch(self, now: int) -> bool:
+        if self.left or not self.begin <= now < self.end:
+            self.is_waiting = False
+            return False
+        self.is_waiting = self.policy is not Policy.DISABLE and self.ready > now
+        self.waited += self.is_waiting
+        return not self.is_waiting
+
+    def launch(self, now: int) -> None:
+        self.left, self.came = self.kernel, now
+        self.launches += 1
+        self.charge(self.estimate, now)
+
+    def finish(self, now: int) -> None:
+        cost = (now - self.came) / self.stretch()
+        self.charge(cost - self.estimate, now)
+        self.estimate += (cost - self.estimate) / 4
+        if self.policy is not Policy.DISABLE:
+            self.spans.append(Span(0, self.came, now))
+
+    def snapshot(self, name: str, since: int) -> Grant:
+        there = (self.came, self.came + 2 * self.kernel) if self.left else None
+        process = Process(0, int(self.busy), self.waited, self.launches, self.is_waiting, there=there)
+        spans = tuple(span for span in self.spans if span.end_ns > since)
+        return Grant(name, self.cores, self.policy, self.priority, (process,) if self.launches else (), spans)
+
+
+class Card:
+    """Loads on one card, in steps of a tenth of a millisecond."""
+
+    STEP = MS // 10
+
+    def __init__(self, **loads: Load) -> None:
+        self.loads = loads
+        self.now = 1000 * MS
+        self.memory = Memory()
+        self.order: list[Load] = []
+        self.turn = 0
+        self.writes: list[tuple[int, str, Terms]] = []
+        self.has_agent = True
+
+    def run(self, milliseconds: int) -> dict[str, float]:
+        """Percent of the card that each had."""
+        before = {name: load.had for name, load in self.loads.items()}
+        until = self.now + milliseconds * MS
+        while self.now < until:
+            if self.now % PERIOD == 0 and self.has_agent:
+                self.look()
+            self.step()
+        return {
+            name: (load.had - before[name]) / milliseconds / MS * 100 for name, load in self.loads.items()
+        }
+
+    def step(self) -> None:
+        start = self.now - 1000 * MS
+        for load in self.loads.values():
+            if load.may_launch(start):
+                load.launch(start)
+                self.order.append(load)
+                self.turn = self.turn if len(self.order) > 1 else start
+        self.now += self.STEP
+        start += self.STEP
+        if not self.order:
+            return
+        first = self.order[0]
+        first.left -= self.STEP
+        first.had += self.STEP
+        if first.left <= 0:
+            first.left = 0
+            first.finish(start)
+            has_had_its_turn = start - self.turn >= TURN
+            if first.may_launch(start):  # it had queued one more
+                first.launch(start)
+            if not first.left or has_had_its_turn:
+                self.order.pop(0)
+                self.order += [first] if first.left else []
+                self.turn = start
+        elif len(self.order) > 1 and start - self.turn >= TURN:
+            self.order.append(self.order.pop(0))
+            self.turn = start
+
+    def look(self) -> None:
+        now = self.now - 1000 * MS + MS // 100
+        grants = tuple(load.snapshot(name, self.memory.seen_until) for name, load in self.loads.items())
+        self.memory, terms = control(self.memory, Snapshot(now, grants))
+        for name, each in terms.items():
+            self.loads[name].terms = each
+            self.writes.append((now, name, each))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(10, 10), (1, 1), (100, 5), (3, 50)], ids=lambda kernel: f"{kernel}ms"
+)
+def test_each_gets_what_was_promised(first: float, second: float) -> None:
+    card = Card(a=Load(30, first), b=Load(70, second))
+    card.run(2000)
+    assert card.run(6000) == pytest.approx({"a": 30, "b": 70}, abs=2)
+
+
+def test_what_is_idle_is_lent_and_given_back_within_a_period() -> None:
+    card = Card(a=Load(30, 5), b=Load(70, 5, begin=3000, end=5000))
+    card.run(1000)
+    assert card.run(2000)["a"] > 95
+    card.run(200)
+    assert card.run(1700) == pytest.approx({"a": 30, "b": 70}, abs=4)
+    card.run(300)
+    assert card.run(1000)["a"] > 95
+
+
+def test_who_is_forced_borrows_nothing() -> None:
+    card = Card(a=Load(30, 5, policy=Policy.FORCE), b=Load(20, 5, end=4000))
+    card.run(1000)
+    assert card.run(3000) == pytest.approx({"a": 30, "b": 70}, abs=3)
+    card.run(500)
+    assert card.run(2000) == pytest.approx({"a": 30, "b": 0}, abs=2)
+
+
+def test_priority_0_has_what_is_left() -> None:
+    card = Card(a=Load(20, 5, priority=0), b=Load(20, 5))
+    card.run(2000)
+    assert card.run(4000) == pytest.approx({"a": 80, "b": 20}, abs=4)
+
+
+def test_equals_share_what_is_left_by_their_cores() -> None:
+    card = Card(a=Load(10, 5), b=Load(20, 5), c=Load(20, 5))
+    card.run(2000)
+    assert card.run(6000) == pytest.approx({"a": 20, "b": 40, "c": 40}, abs=4)
+
+
+def test_nothing_is_written_about_who_does_nothing() -> None:
+    card = Card(a=Load(30, 5), b=Load(70, 5, begin=1e8))
+    card.run(3000)
+    assert {name for _, name, _ in card.writes} == {"a"}
+    writes = len(card.writes)
+    card.loads["a"].end = 0
+    card.run(3000)
+    assert len(card.writes) <= writes + 2
+
+
+def test_at_most_ten_writes_a_second_and_few_where_little_changes() -> None:
+    card = Card(a=Load(30, 7), b=Load(70, 11))
+    card.run(2000)
+    card.writes.clear()
+    card.run(5000)
+    assert len(card.writes) <= 2 * 5 * 10
+    for name in card.loads:
+        times = [moment for moment, each, _ in card.writes if each == name]
+        assert all(later - earlier >= PERIOD for earlier, later in itertools.pairwise(times))
+
+
+def test_what_was_lent_ends_with_the_agent() -> None:
+    card = Card(a=Load(30, 5))
+    card.run(2000)
+    card.has_agent = False
+    card.run(LEASE // MS + 100)
+    assert card.run(2000)["a"] == pytest.approx(30, abs=1)
+
+
+def test_the_first_look_decides_nothing() -> None:
+    process = Process(0, 10**12, 10**12, 100, waiting=True)
+    memory, terms = control(Memory(), Snapshot(10**12, (Grant("a", 30, Policy.DEFAULT, 1, (process,)),)))
+    assert terms == {}
+    _, terms = control(memory, Snapshot(10**12 + PERIOD, (Grant("a", 30, Policy.DEFAULT, 1, (process,)),)))
+    assert terms == {"a": Terms(100, 1000, 10**12 + PERIOD + LEASE)}
+
+
+def test_who_is_not_throttled_is_told_nothing() -> None:
+    process = Process(0, 0, 0, 0, waiting=True)
+    grants = (
+        Grant("disabled", 30, Policy.DISABLE, 1, (process,)),
+        Grant("whole", 100, Policy.DEFAULT, 1, (process,)),
+    )
+    memory, _ = control(Memory(), Snapshot(PERIOD, grants))
+    assert control(memory, Snapshot(2 * PERIOD, grants))[1] == {}
+
+
+_PROCESSES = st.builds(
+    Process,
+    slot=st.integers(0, 3),
+    busy_ns=st.integers(0, 2**64 - 1),
+    waited_ns=st.integers(0, 2**64 - 1),
+    launches=st.integers(0, 2**64 - 1),
+    waiting=st.booleans(),
+    short_ns=st.integers(0, 2**64 - 1),
+    there=st.none() | st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
+)
+_GRANTS = st.builds(
+    Grant,
+    name=st.sampled_from("abc"),
+    guaranteed=st.integers(0, 200),
+    policy=st.sampled_from(Policy),
+    priority=st.integers(0, 1),
+    processes=st.lists(_PROCESSES, max_size=3).map(tuple),
+    spans=st.lists(
+        st.builds(Span, st.integers(0, 3), st.integers(0, 2**64), st.integers(0, 2**64)), max_size=3
+    ).map(tuple),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-10, 10**10), st.lists(_GRANTS, max_size=3, unique_by=lambda g: g.name)),
+        max_size=4,
+    )
+)
+def test_whatever_a_tenant_writes_there_are_terms_that_a_file_can_hold(
+    looks: list[tuple[int, list[Grant]]],
+) -> None:
+    memory, now = Memory(), 10**12
+    for passed, grants in looks:
+        now += passed
+        memory, terms = control(memory, Snapshot(now, tuple(grants)))
+        for grant in grants:
+            if grant.name in terms:
+                found = terms[grant.name]
+                assert grant.guaranteed <= found.cores <= 100 or found.cores == 1
+                assert 1000 <= found.stretch < 2**32
+
+
+# --- the files ---------------------------------------------------------------------------------------------
+
+
+def entry(name: str) -> Entry:
+    grant = GrantEntry(
+        name=name,
+        request="g",
+        device=DeviceName("gpu"),
+        uuid=UUID,
+        memory=1,
+        cores=30,
+        shares=1,
+        limited=True,
+    )
+    return Entry(
+        uid=ClaimUID(name),
+        namespace="default",
+        name=name,
+        boot_id="boot",
+        state=State.PREPARED,
+        grants=(grant,),
+    )
+
+
+def test_a_file_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+    directories = GrantDirectories(tmp_path)
+    entries = {ClaimUID(name): entry(name) for name in ("well", "lost", "broken")}
+    for name in ("well", "broken"):
+        directory = directories.directory(ClaimUID(name), name)
+        directory.mkdir(parents=True)
+        abi.create_usage(directory / "usage")
+        abi.write_limits(directory / "limits", LIMITS)
+    (directories.directory(ClaimUID("broken"), "broken") / "usage").write_bytes(b"x" * 600_000)
+    now = itertools.count(PERIOD, PERIOD)
+    monitor = Monitor(
+        entries=lambda: entries, directories=directories, leads=lambda: True, clock=lambda: next(now)
+    )
+    cards = by_card(entries.values())
+    assert [monitor.look(cards) for _ in range(3)] == [True] * 3
+    assert set(monitor.known(UUID)) == {"well"}
+    monitor.look({})
+    assert set(monitor.known(UUID)) == set()
