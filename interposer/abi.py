@@ -182,6 +182,27 @@ def _mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterato
         os.close(descriptor)
 
 
+@contextmanager
+def _copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]:
+    """As `_mapped`, but a copy: a tenant may shorten his file, and who reads a mapping dies of that (SIGBUS)."""
+    try:
+        descriptor = os.open(path, os.O_CLOEXEC | os.O_RDONLY)
+    except OSError as error:
+        raise AbiError(f"{path}: {error.strerror}") from error
+    try:
+        copy = bytearray(whole)
+        length = os.preadv(descriptor, [copy], 0)
+        if length < least:
+            raise AbiError(f"{path}: {length} bytes, expected {least}")
+        buffer = _ffi.from_buffer(copy)
+        try:
+            yield _ffi.cast("void *", buffer), length, descriptor
+        finally:
+            _ffi.release(buffer)
+    finally:
+        os.close(descriptor)
+
+
 def _text(value: Any) -> str:
     return bytes(_ffi.buffer(value)).split(b"\0", 1)[0].decode("utf-8", "replace")
 
@@ -373,8 +394,8 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
 
 
 def _usage_valid(path: Path) -> bool:
-    size = _constant("TESSERA_USAGE_SIZE_0")
-    with _mapped(path, size, writable=False) as (address, length, _):
+    least, whole = _constant("TESSERA_USAGE_SIZE_0"), _ffi.sizeof("struct tessera_usage")
+    with _copied(path, least, whole) as (address, length, _):
         return bool(_access().tessera_usage_valid(address, length))
 
 
@@ -400,8 +421,13 @@ def create_usage(path: Path) -> None:
         return
     if path.stat().st_size < size:
         os.truncate(path, size)
-    with _mapped(path, size, writable=True) as (address, _, _):
-        _access().tessera_usage_init(_ffi.cast("struct tessera_usage *", address))
+    usage = _ffi.new("struct tessera_usage *")
+    _access().tessera_usage_init(usage)
+    descriptor = os.open(path, os.O_CLOEXEC | os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, _ffi.buffer(usage), 0)
+    finally:
+        os.close(descriptor)
 
 
 def read_usage(path: Path, since_ns: int | None = None) -> Usage:
@@ -410,7 +436,7 @@ def read_usage(path: Path, since_ns: int | None = None) -> Usage:
     `since_ns`: the spans that end later are read too.
     """
     least, whole = _constant("TESSERA_USAGE_SIZE_0"), _ffi.sizeof("struct tessera_usage")
-    with _mapped(path, least, writable=False, whole=whole) as (address, length, descriptor):
+    with _copied(path, least, whole) as (address, length, descriptor):
         usage = _ffi.cast("struct tessera_usage *", address)
         _check_header(path, usage, _constant("TESSERA_USAGE_MAGIC"), least)
         if not _access().tessera_usage_valid(address, length):

@@ -399,3 +399,36 @@ def test_no_content_of_the_tenants_breaks_the_reader(
 def test_library_paths() -> None:
     assert abi.library_path().name == "libtessera.so"
     assert abi.access_library_path().parent == abi.library_path().parent
+
+
+_SHORTENS = """
+import os, sys
+path, size = sys.argv[1], os.stat(sys.argv[1]).st_size
+print("ready", flush=True)
+while True:
+    os.truncate(path, 0)
+    os.truncate(path, size)
+"""
+_READS = """
+import pathlib, sys
+from interposer import abi
+path = pathlib.Path(sys.argv[1])
+for _ in range(2000):
+    try:
+        abi.read_usage(path, since_ns=0)
+    except abi.AbiError:
+        pass
+"""
+
+
+def test_a_tenant_who_shortens_the_file_does_not_end_the_reader(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    abi.create_usage(path)
+    tenant = subprocess.Popen([sys.executable, "-c", _SHORTENS, path], stdout=subprocess.PIPE)
+    try:
+        assert tenant.stdout is not None
+        tenant.stdout.readline()
+        assert subprocess.run([sys.executable, "-c", _READS, path], cwd=ROOT, check=False).returncode == 0
+    finally:
+        tenant.kill()
+        tenant.communicate()
