@@ -10,12 +10,9 @@ sequence odd, and readers see old and new fields mixed until the next write_limi
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import functools
-import mmap
 import os
-import platform
 import re
 import threading
 from collections.abc import Iterator
@@ -24,18 +21,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interposer import _abi
+from interposer.abi_files import (
+    AbiError,
+    access,
+    access_library_path,
+    check_header,
+    constant,
+    copied,
+    ffi,
+    install,
+    library_path,
+    mapped,
+    text,
+)
+
+__all__ = [
+    "AbiError",
+    "Cap",
+    "Limits",
+    "Policy",
+    "Process",
+    "Span",
+    "Usage",
+    "access_library_path",
+    "create_usage",
+    "lend",
+    "library_path",
+    "read_limits",
+    "read_usage",
+    "write_limits",
+]
 
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 
-_ffi: Any = _abi.ffi
 _writing = threading.Lock()  # one writer of a file at a time
-
-
-class AbiError(Exception):
-    """A file that can't be used, or a value that no file can hold."""
 
 
 class Policy(enum.IntEnum):
@@ -134,114 +155,6 @@ class Usage:
     spans: tuple[Span, ...] = ()
 
 
-def _build() -> Path:
-    return Path(__file__).resolve().parent / "build" / platform.machine()
-
-
-def library_path() -> Path:
-    """The library that is preloaded into containers, for this machine."""
-    return _build() / "libtessera.so"
-
-
-def access_library_path() -> Path:
-    """The helper behind this module, for this machine."""
-    return _build() / "libtessera-access.so"
-
-
-@functools.cache
-def _access() -> Any:
-    path = access_library_path()
-    try:
-        return _ffi.dlopen(str(path))
-    except OSError as error:
-        raise AbiError(f"{path}: {error}; `make -C interposer` builds it") from error
-
-
-@contextmanager
-def _mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator[tuple[Any, int, int]]:
-    """The file's address, its size in bytes and its descriptor; AbiError where it is shorter than `size`.
-
-    `whole`: so much is mapped where the file has it.
-    """
-    try:
-        descriptor = os.open(path, os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY))
-    except OSError as error:
-        raise AbiError(f"{path}: {error.strerror}") from error
-    try:
-        length = os.fstat(descriptor).st_size
-        if length < size:
-            raise AbiError(f"{path}: {length} bytes, expected {size}")
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        with mmap.mmap(descriptor, min(length, whole or size), access=access) as mapping:
-            buffer = _ffi.from_buffer(mapping)
-            try:
-                yield _ffi.cast("void *", buffer), length, descriptor
-            finally:
-                _ffi.release(buffer)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]:
-    """As `_mapped`, but a copy: a tenant may shorten his file, and who reads a mapping dies of that (SIGBUS)."""
-    try:
-        descriptor = os.open(path, os.O_CLOEXEC | os.O_RDONLY)
-    except OSError as error:
-        raise AbiError(f"{path}: {error.strerror}") from error
-    try:
-        copy = bytearray(whole)
-        length = os.preadv(descriptor, [copy], 0)
-        if length < least:
-            raise AbiError(f"{path}: {length} bytes, expected {least}")
-        buffer = _ffi.from_buffer(copy)
-        try:
-            yield _ffi.cast("void *", buffer), length, descriptor
-        finally:
-            _ffi.release(buffer)
-    finally:
-        os.close(descriptor)
-
-
-def _text(value: Any) -> str:
-    return bytes(_ffi.buffer(value)).split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def _constant(name: str) -> int:
-    return int(_ffi.integer_const(name))
-
-
-def _check_header(path: Path, struct: Any, magic: int, size: int) -> None:
-    """Names the first field of a file's header that this code can't go by."""
-    version = _constant("TESSERA_ABI_VERSION")
-    if struct.magic != magic:
-        raise AbiError(f"{path}: magic is {struct.magic:#010x}, expected {magic:#010x}")
-    if not 1 <= struct.version <= version:
-        raise AbiError(f"{path}: version is {struct.version}, expected 1 to {version}")
-    if struct.size < size:
-        raise AbiError(f"{path}: size is {struct.size}, expected at least {size}")
-
-
-def _install(path: Path, mode: int, content: bytes, length: int) -> None:
-    """The file appears whole, or not at all. Bytes behind the content are a hole."""
-    temporary = f"{path.parent}/.{path.name}.{os.urandom(8).hex()}"
-    try:
-        with open(temporary, "xb", buffering=0) as file:  # noqa: PTH123 - a third of pathlib's time
-            os.fchmod(file.fileno(), mode)
-            rest = content
-            while rest:  # twice only on a disk that is getting full
-                rest = rest[file.write(rest) :]
-            file.truncate(length)
-        os.rename(temporary, path)  # noqa: PTH104
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
-        # A full disk, as write tells it.
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
-
 # --- limits ------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +180,7 @@ def _validate(limits: Limits) -> None:
     _check("priority", limits.priority, 0, 1)
     _check("lease_until_ns", limits.lease_until_ns, 0, _U64)
     _check("stretch", limits.stretch, 0, _U32)
-    _check("number of caps", len(limits.caps), 0, _constant("TESSERA_CAPS"))
+    _check("number of caps", len(limits.caps), 0, constant("TESSERA_CAPS"))
     for index, cap in enumerate(limits.caps):
         _check(f"caps[{index}].memory_bytes", cap.memory_bytes, 0, _U64)
         _check(f"caps[{index}].cores", cap.cores, 0, _U32)
@@ -276,25 +189,25 @@ def _validate(limits: Limits) -> None:
 def _packed(limits: Limits) -> Any:
     """A struct tessera_limits; AbiError names the field that doesn't fit it."""
     _validate(limits)
-    struct = _ffi.new("struct tessera_limits *")
-    struct.magic = _constant("TESSERA_LIMITS_MAGIC")
-    struct.version = _constant("TESSERA_ABI_VERSION")
-    struct.size = _ffi.sizeof("struct tessera_limits")
-    struct.uuid = _encoded("uuid", limits.uuid, _constant("TESSERA_UUID_SIZE"))
-    struct.claim = _encoded("claim", limits.claim, _constant("TESSERA_CLAIM_SIZE"))
+    struct = ffi.new("struct tessera_limits *")
+    struct.magic = constant("TESSERA_LIMITS_MAGIC")
+    struct.version = constant("TESSERA_ABI_VERSION")
+    struct.size = ffi.sizeof("struct tessera_limits")
+    struct.uuid = _encoded("uuid", limits.uuid, constant("TESSERA_UUID_SIZE"))
+    struct.claim = _encoded("claim", limits.claim, constant("TESSERA_CLAIM_SIZE"))
     struct.memory_bytes = limits.memory_bytes
     struct.card_memory_bytes = limits.card_memory_bytes
     struct.guaranteed_cores = limits.guaranteed_cores
     struct.effective_cores = limits.effective_cores
     struct.policy = Policy(limits.policy)
     struct.priority = limits.priority
-    struct.flags = _constant("TESSERA_FLAG_SPILL") if limits.spill else 0
+    struct.flags = constant("TESSERA_FLAG_SPILL") if limits.spill else 0
     struct.cap_count = len(limits.caps)
     struct.lease_until_ns = limits.lease_until_ns
     struct.stretch = limits.stretch
     for index, cap in enumerate(limits.caps):
         name = f"caps[{index}].container"
-        struct.caps[index].container = _encoded(name, cap.container, _constant("TESSERA_CONTAINER_SIZE"))
+        struct.caps[index].container = _encoded(name, cap.container, constant("TESSERA_CONTAINER_SIZE"))
         struct.caps[index].memory_bytes = cap.memory_bytes
         struct.caps[index].cores = cap.cores
     return struct
@@ -306,26 +219,26 @@ def _unpacked(path: Path, struct: Any) -> Limits:
     except ValueError as error:
         raise AbiError(f"{path}: policy is {struct.policy}, expected 0 to {max(Policy)}") from error
     caps = tuple(
-        Cap(container=_text(cap.container), memory_bytes=cap.memory_bytes, cores=cap.cores)
-        for cap in struct.caps[0 : min(struct.cap_count, _constant("TESSERA_CAPS"))]
+        Cap(container=text(cap.container), memory_bytes=cap.memory_bytes, cores=cap.cores)
+        for cap in struct.caps[0 : min(struct.cap_count, constant("TESSERA_CAPS"))]
     )
     limits = Limits(
-        uuid=_text(struct.uuid),
-        claim=_text(struct.claim),
+        uuid=text(struct.uuid),
+        claim=text(struct.claim),
         memory_bytes=struct.memory_bytes,
         card_memory_bytes=struct.card_memory_bytes,
         guaranteed_cores=struct.guaranteed_cores,
         effective_cores=struct.effective_cores,
         policy=policy,
         priority=struct.priority,
-        spill=bool(struct.flags & _constant("TESSERA_FLAG_SPILL")),
+        spill=bool(struct.flags & constant("TESSERA_FLAG_SPILL")),
         caps=caps,
         lease_until_ns=struct.lease_until_ns,
         stretch=struct.stretch,
     )
     try:
         _validate(limits)
-        _check("number of caps", struct.cap_count, 0, _constant("TESSERA_CAPS"))
+        _check("number of caps", struct.cap_count, 0, constant("TESSERA_CAPS"))
     except AbiError as error:
         raise AbiError(f"{path}: {error}") from error
     return limits
@@ -334,18 +247,18 @@ def _unpacked(path: Path, struct: Any) -> Limits:
 @contextmanager
 def _mapped_limits(path: Path) -> Iterator[Any]:
     """The file's address. The pages behind an older, shorter file read as zeros, as its missing fields do."""
-    least, whole = _constant("TESSERA_LIMITS_SIZE_0"), _ffi.sizeof("struct tessera_limits")
-    with _mapped(path, least, writable=False, whole=whole) as (address, _, _):
-        struct = _ffi.cast("struct tessera_limits *", address)
-        _check_header(path, struct, _constant("TESSERA_LIMITS_MAGIC"), least)
+    least, whole = constant("TESSERA_LIMITS_SIZE_0"), ffi.sizeof("struct tessera_limits")
+    with mapped(path, least, writable=False, whole=whole) as (address, _, _):
+        struct = ffi.cast("struct tessera_limits *", address)
+        check_header(path, struct, constant("TESSERA_LIMITS_MAGIC"), least)
         yield address
 
 
 def read_limits(path: Path) -> Limits:
     """What the file says, all of one moment. AbiError: it can't be read or isn't valid."""
     with _mapped_limits(path) as address:
-        copy = _ffi.new("struct tessera_limits *")
-        if _access().tessera_limits_read(address, copy) != 0:
+        copy = ffi.new("struct tessera_limits *")
+        if access().tessera_limits_read(address, copy) != 0:
             raise AbiError(f"{path}: sequence is {copy.sequence}: a write was not finished")
         return _unpacked(path, copy)
 
@@ -354,8 +267,8 @@ def _may_change_in_place(path: Path, limits: Limits) -> bool:
     """Whether the file is there, valid, and about the same card and claim: then its readers follow it."""
     try:
         with _mapped_limits(path) as address:
-            struct = _ffi.cast("struct tessera_limits *", address)
-            return (_text(struct.uuid), _text(struct.claim)) == (limits.uuid, limits.claim)
+            struct = ffi.cast("struct tessera_limits *", address)
+            return (text(struct.uuid), text(struct.claim)) == (limits.uuid, limits.claim)
     except AbiError:
         return False
 
@@ -366,14 +279,14 @@ def write_limits(path: Path, limits: Limits) -> None:
     AbiError names the field and value that no file can hold; OSError where the directory can't be written.
     """
     struct = _packed(limits)
-    size = _ffi.sizeof("struct tessera_limits")
+    size = ffi.sizeof("struct tessera_limits")
     if not _may_change_in_place(path, limits):
-        _install(path, 0o444, bytes(_ffi.buffer(struct)), size)
+        install(path, 0o444, bytes(ffi.buffer(struct)), size)
         return
     if os.stat(path).st_size < size:  # noqa: PTH116 - of an older release: readers don't mind that it grows
         os.truncate(path, size)
-    with _writing, _mapped(path, size, writable=True) as (address, _, _):
-        _access().tessera_limits_write(address, struct)
+    with _writing, mapped(path, size, writable=True) as (address, _, _):
+        access().tessera_limits_write(address, struct)
 
 
 def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
@@ -381,12 +294,12 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
 
     False: an older release's file, whose readers know no end of it. AbiError: it can't be written, or read.
     """
-    size = _ffi.sizeof("struct tessera_limits")
+    size = ffi.sizeof("struct tessera_limits")
     with _mapped_limits(path) as address:
-        if _ffi.cast("struct tessera_limits *", address).size < size:
+        if ffi.cast("struct tessera_limits *", address).size < size:
             return False
-    with _writing, _mapped(path, size, writable=True) as (address, _, _):
-        _access().tessera_limits_lend(address, cores, stretch, until_ns)
+    with _writing, mapped(path, size, writable=True) as (address, _, _):
+        access().tessera_limits_lend(address, cores, stretch, until_ns)
     return True
 
 
@@ -394,17 +307,17 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
 
 
 def _usage_valid(path: Path) -> bool:
-    least, whole = _constant("TESSERA_USAGE_SIZE_0"), _ffi.sizeof("struct tessera_usage")
-    with _copied(path, least, whole) as (address, length, _):
-        return bool(_access().tessera_usage_valid(address, length))
+    least, whole = constant("TESSERA_USAGE_SIZE_0"), ffi.sizeof("struct tessera_usage")
+    with copied(path, least, whole) as (address, length, _):
+        return bool(access().tessera_usage_valid(address, length))
 
 
 @functools.cache
 def _new_usage() -> bytes:
     """What stands before the processes in a new file; the whole struct has half a mebibyte."""
-    usage = _ffi.new("struct tessera_usage *")
-    _access().tessera_usage_init(usage)
-    return bytes(_ffi.buffer(usage, _ffi.offsetof("struct tessera_usage", "process")))
+    usage = ffi.new("struct tessera_usage *")
+    access().tessera_usage_init(usage)
+    return bytes(ffi.buffer(usage, ffi.offsetof("struct tessera_usage", "process")))
 
 
 def create_usage(path: Path) -> None:
@@ -413,19 +326,19 @@ def create_usage(path: Path) -> None:
     A damaged one is repaired where it lies, since processes may have it mapped: it is never shortened, and
     the living enter themselves again. OSError where the directory can't be written.
     """
-    size = _ffi.sizeof("struct tessera_usage")
+    size = ffi.sizeof("struct tessera_usage")
     if not path.exists():
-        _install(path, 0o666, _new_usage(), size)
+        install(path, 0o666, _new_usage(), size)
         return
-    if path.stat().st_size >= _constant("TESSERA_USAGE_SIZE_0") and _usage_valid(path):
+    if path.stat().st_size >= constant("TESSERA_USAGE_SIZE_0") and _usage_valid(path):
         return
     if path.stat().st_size < size:
         os.truncate(path, size)
-    usage = _ffi.new("struct tessera_usage *")
-    _access().tessera_usage_init(usage)
+    usage = ffi.new("struct tessera_usage *")
+    access().tessera_usage_init(usage)
     descriptor = os.open(path, os.O_CLOEXEC | os.O_WRONLY)
     try:
-        os.pwrite(descriptor, _ffi.buffer(usage), 0)
+        os.pwrite(descriptor, ffi.buffer(usage), 0)
     finally:
         os.close(descriptor)
 
@@ -435,16 +348,16 @@ def read_usage(path: Path, since_ns: int | None = None) -> Usage:
 
     `since_ns`: the spans that end later are read too.
     """
-    least, whole = _constant("TESSERA_USAGE_SIZE_0"), _ffi.sizeof("struct tessera_usage")
-    with _copied(path, least, whole) as (address, length, descriptor):
-        usage = _ffi.cast("struct tessera_usage *", address)
-        _check_header(path, usage, _constant("TESSERA_USAGE_MAGIC"), least)
-        if not _access().tessera_usage_valid(address, length):
-            raise AbiError(f"{path}: slots is {usage.slots}, expected {_constant('TESSERA_SLOTS')}")
-        capacity = min(usage.slots_high, _constant("TESSERA_SLOTS"))
-        living = _ffi.new("struct tessera_living[]", max(capacity, 1))
-        count = _access().tessera_usage_living(address, descriptor, living, capacity)
-        peak = _access().tessera_usage_peak(address)
+    least, whole = constant("TESSERA_USAGE_SIZE_0"), ffi.sizeof("struct tessera_usage")
+    with copied(path, least, whole) as (address, length, descriptor):
+        usage = ffi.cast("struct tessera_usage *", address)
+        check_header(path, usage, constant("TESSERA_USAGE_MAGIC"), least)
+        if not access().tessera_usage_valid(address, length):
+            raise AbiError(f"{path}: slots is {usage.slots}, expected {constant('TESSERA_SLOTS')}")
+        capacity = min(usage.slots_high, constant("TESSERA_SLOTS"))
+        living = ffi.new("struct tessera_living[]", max(capacity, 1))
+        count = access().tessera_usage_living(address, descriptor, living, capacity)
+        peak = access().tessera_usage_peak(address)
         processes = tuple(_process(living[index]) for index in range(count))
         spans = () if since_ns is None else _spans(address, length, since_ns)
     held = sum(each.memory_bytes + each.context_bytes + each.module_bytes for each in processes)
@@ -452,9 +365,9 @@ def read_usage(path: Path, since_ns: int | None = None) -> Usage:
 
 
 def _spans(address: Any, length: int, since_ns: int) -> tuple[Span, ...]:
-    most = _constant("TESSERA_SPANS")
-    found = _ffi.new("struct tessera_span[]", most)
-    count = _access().tessera_usage_spans(address, length, since_ns, found, most)
+    most = constant("TESSERA_SPANS")
+    found = ffi.new("struct tessera_span[]", most)
+    count = access().tessera_usage_spans(address, length, since_ns, found, most)
     return tuple(
         Span(each.slot, each.start_ns, each.start_ns + each.length_us * 1000) for each in found[0:count]
     )

@@ -1,0 +1,132 @@
+"""How a grant's files are opened: mapped, copied, or put in their place; and the C helper behind them.
+
+Everything here knows the compiled header, and nothing of what the fields mean: that is abi's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import mmap
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from interposer import _abi
+
+ffi: Any = _abi.ffi
+
+
+class AbiError(Exception):
+    """A file that can't be used, or a value that no file can hold."""
+
+
+def _build() -> Path:
+    return Path(__file__).resolve().parent / "build" / platform.machine()
+
+
+def library_path() -> Path:
+    """The library that is preloaded into containers, for this machine."""
+    return _build() / "libtessera.so"
+
+
+def access_library_path() -> Path:
+    """The helper behind this module, for this machine."""
+    return _build() / "libtessera-access.so"
+
+
+@functools.cache
+def access() -> Any:
+    path = access_library_path()
+    try:
+        return ffi.dlopen(str(path))
+    except OSError as error:
+        raise AbiError(f"{path}: {error}; `make -C interposer` builds it") from error
+
+
+@contextmanager
+def mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator[tuple[Any, int, int]]:
+    """The file's address, its size in bytes and its descriptor; AbiError where it is shorter than `size`.
+
+    `whole`: so much is mapped where the file has it.
+    """
+    try:
+        descriptor = os.open(path, os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY))
+    except OSError as error:
+        raise AbiError(f"{path}: {error.strerror}") from error
+    try:
+        length = os.fstat(descriptor).st_size
+        if length < size:
+            raise AbiError(f"{path}: {length} bytes, expected {size}")
+        how = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        with mmap.mmap(descriptor, min(length, whole or size), access=how) as mapping:
+            buffer = ffi.from_buffer(mapping)
+            try:
+                yield ffi.cast("void *", buffer), length, descriptor
+            finally:
+                ffi.release(buffer)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]:
+    """As `mapped`, but a copy: a tenant may shorten his file, and whoever reads a mapping dies of that."""
+    try:
+        descriptor = os.open(path, os.O_CLOEXEC | os.O_RDONLY)
+    except OSError as error:
+        raise AbiError(f"{path}: {error.strerror}") from error
+    try:
+        copy = bytearray(whole)
+        length = os.preadv(descriptor, [copy], 0)
+        if length < least:
+            raise AbiError(f"{path}: {length} bytes, expected {least}")
+        buffer = ffi.from_buffer(copy)
+        try:
+            yield ffi.cast("void *", buffer), length, descriptor
+        finally:
+            ffi.release(buffer)
+    finally:
+        os.close(descriptor)
+
+
+def text(value: Any) -> str:
+    return bytes(ffi.buffer(value)).split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def constant(name: str) -> int:
+    return int(ffi.integer_const(name))
+
+
+def check_header(path: Path, struct: Any, magic: int, size: int) -> None:
+    """Names the first field of a file's header that this code can't go by."""
+    version = constant("TESSERA_ABI_VERSION")
+    if struct.magic != magic:
+        raise AbiError(f"{path}: magic is {struct.magic:#010x}, expected {magic:#010x}")
+    if not 1 <= struct.version <= version:
+        raise AbiError(f"{path}: version is {struct.version}, expected 1 to {version}")
+    if struct.size < size:
+        raise AbiError(f"{path}: size is {struct.size}, expected at least {size}")
+
+
+def install(path: Path, mode: int, content: bytes, length: int) -> None:
+    """The file appears whole, or not at all. Bytes behind the content are a hole."""
+    temporary = f"{path.parent}/.{path.name}.{os.urandom(8).hex()}"
+    try:
+        with open(temporary, "xb", buffering=0) as file:  # noqa: PTH123 - a third of pathlib's time
+            os.fchmod(file.fileno(), mode)
+            rest = content
+            while rest:  # twice only on a disk that is getting full
+                rest = rest[file.write(rest) :]
+            file.truncate(length)
+        os.rename(temporary, path)  # noqa: PTH104
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        # A full disk, as write tells it.
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
