@@ -129,12 +129,17 @@ def show_limit(screen: Screen, cluster: vertical.Nodes, pods: Sequence[str]) -> 
 
 
 def show_compute(screen: Screen, cluster: vertical.Nodes, pods: Sequence[str]) -> None:
-    screen.step("Compute: two of them launch kernels without pause for five seconds")
-    burns = vertical.burn_together(cluster, NAMESPACE, pods[:2], seconds=5)
+    screen.step("Compute: all three launch kernels without pause for five seconds, then one of them alone")
+    together = vertical.burn_together(cluster, NAMESPACE, pods, seconds=5)
+    alone = vertical.burn_together(cluster, NAMESPACE, pods[:1], seconds=5)
     screen.table(
         ("POD", "ASKED", "GOT"),
-        [(pod, "30 %", f"{burn.share_percent:.1f} %") for pod, burn in zip(pods, burns, strict=False)],
+        [
+            *((pod, "30 %", f"{burn.share_percent:.1f} %") for pod, burn in zip(pods, together, strict=True)),
+            (pods[0], "30 %, alone", f"{alone[0].share_percent:.1f} %"),
+        ],
     )
+    screen.say("30 % are sure; what nobody uses is lent, and taken back when its owner works.")
     screen.kubectl(f"exec -n {NAMESPACE} {pods[0]} -- cuda-burn --seconds 5")
 
 

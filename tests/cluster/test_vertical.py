@@ -113,8 +113,21 @@ def test_limit_in_one_block(cluster: Cluster, legacy: list[str], road: str) -> N
 
 
 def test_compute_is_what_was_asked(cluster: Cluster, legacy: list[str]) -> None:
-    burns = vertical.burn_together(cluster, "legacy", legacy[:2], seconds=6)
-    assert [burn.share_percent for burn in burns] == [pytest.approx(30, rel=0.2)] * 2
+    """Three at once have 30 % each, and their parts of the tenth that nobody has asked for."""
+    burns = vertical.burn_together(cluster, "legacy", legacy, seconds=6)
+    assert [burn.share_percent for burn in burns] == [pytest.approx(100 / 3, rel=0.2)] * 3
+
+
+def test_idle_compute_is_lent(cluster: Cluster, legacy: list[str]) -> None:
+    alone, *_ = vertical.burn_together(cluster, "legacy", legacy[:1], seconds=6)
+    assert alone.share_percent > 60  # of six seconds, of which the first is spent on being noticed
+
+
+def test_compute_is_a_cap_where_that_is_asked(cluster: Cluster, namespace: str) -> None:
+    vertical.apply(cluster, namespace, "forced.yaml")
+    vertical.running(cluster, namespace, "app=forced", 1)
+    alone, *_ = vertical.burn_together(cluster, namespace, ["forced"], seconds=6)
+    assert alone.share_percent == pytest.approx(30, rel=0.2)
 
 
 def test_limits_are_not_the_tenants(cluster: Cluster, legacy: list[str]) -> None:

@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from interposer import abi
-from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench, finished
+from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench
 
 OUT_OF_MEMORY = 2
 LIMIT = 300 * MI
@@ -445,108 +441,3 @@ def test_a_context_of_another_card_is_charged_there(make_bench: Callable[..., Be
     bench.grant("large", uuid=LARGE, memory=LIMIT)
     found = run(bench, "use(0)\nout['small'] = used()\nuse(1)\nout['large'] = used()\n")
     assert found == {"small": 40, "large": 40}
-
-
-@pytest.mark.parametrize("kind", ["async", "keep", "virtual", "array", "graph"])
-def test_processes_race_by_every_kind(bench: Bench, roads: Path, kind: str) -> None:
-    limit = 64 * MI
-    bench.grant(memory=limit)
-    threads = "1" if kind == "graph" else "4"  # the client's own list of graphs knows no locks
-    processes = [bench.start(roads, "link", "race", threads, "4000", kind) for _ in range(4)]
-    codes = [finished(process) for process in processes]
-    assert all(set(each) <= {"0", str(OUT_OF_MEMORY)} for each in codes)
-    assert any(str(OUT_OF_MEMORY) in each for each in codes)
-    assert bench.high_water() <= limit
-    assert bench.held() == 0
-    assert bench.usage().memory_bytes == 0
-
-
-@pytest.mark.parametrize("kind", ["keep", "virtual", "mipmap"])
-def test_memory_of_the_killed_is_back_of_every_kind(bench: Bench, roads: Path, kind: str) -> None:
-    bench.grant(memory=LIMIT)
-    for _ in range(3):
-        holder = bench.start(roads, "link", "fill", str(2 * MI), kind)
-        assert holder.stdout is not None
-        assert json.loads(holder.stdout.readline())["held"] == LIMIT
-        holder.kill()
-        holder.wait()
-    assert bench.answer(roads, "link", "edge", "plain")["held"] == LIMIT
-
-
-def test_a_storm_of_kills_by_every_kind(make_bench: Callable[..., Bench], roads: Path) -> None:
-    """While they start, make contexts, allocate, free: afterwards all is there, and nobody was held up."""
-    bench = make_bench(driver={"context": "8Mi"})
-    bench.grant(memory=LIMIT)
-    survivor = bench.start(roads, "link", "race", "2", "400000")
-    for round in range(8):
-        kinds = ("plain", "keep", "virtual", "graph", "array")
-        victims = [bench.start(roads, "gpa2", "churn", str(2 * MI), kind) for kind in kinds]
-        for number, victim in enumerate(victims):
-            if (number + round) % 2 == 0:  # the others die while they start
-                assert victim.stdout is not None
-                victim.stdout.readline()
-            victim.kill()
-            victim.wait()
-    began = time.monotonic()
-    assert bench.answer(roads, "link", "info")[0]["total"] == LIMIT
-    assert time.monotonic() - began < 5  # starting a program takes most of it
-    assert set(finished(survivor)) <= {"0", str(OUT_OF_MEMORY)}
-    assert bench.answer(roads, "link", "edge", "plain")["held"] == LIMIT - 8 * MI
-    assert bench.high_water() <= LIMIT
-
-
-def caps(**memory: int) -> tuple[abi.Cap, ...]:
-    return tuple(abi.Cap(name, bytes, 0) for name, bytes in memory.items())
-
-
-@pytest.mark.parametrize(
-    ("container", "limit"),
-    [("trainer", 100 * MI), ("sidecar", 20 * MI), ("other", LIMIT), ("", 20 * MI)],
-    ids=["capped", "less", "uncapped", "nameless"],
-)
-def test_a_cap_holds_for_its_container(
-    make_bench: Callable[..., Bench], roads: Path, container: str, limit: int
-) -> None:
-    """Without a name nobody gets more than the least of the caps."""
-    bench = make_bench(container=container)
-    bench.grant(memory=LIMIT, caps=caps(trainer=100 * MI, sidecar=20 * MI))
-    for kind in ("plain", "async", "virtual", "graph"):
-        found = bench.answer(roads, "link", "edge", kind)
-        assert (found["held"], found["total"], found["free_after"]) == (limit, limit, limit), kind
-    assert bench.high_water() == limit
-
-
-def test_a_cap_is_for_all_processes_of_a_container(make_bench: Callable[..., Bench], roads: Path) -> None:
-    trainer = make_bench("trainer", container="trainer")
-    other = make_bench("other", container="other", shares_cards_of=trainer)
-    trainer.grant(memory=LIMIT, caps=caps(trainer=100 * MI))
-    other.grants = trainer.grants
-
-    def held(bench: Bench, block: int) -> int:
-        process = bench.start(roads, "link", "fill", str(block))
-        assert process.stdout is not None
-        return int(json.loads(process.stdout.readline())["held"])
-
-    assert held(trainer, 60 * MI) == 60 * MI
-    assert held(trainer, 10 * MI) == 40 * MI
-    assert held(other, 10 * MI) == 200 * MI
-    assert trainer.answer(roads, "link", "info")[0] == {
-        "device_total": 100 * MI,
-        "free": 0,
-        "total": 100 * MI,
-    }
-    assert other.answer(roads, "link", "info")[0] == {"device_total": LIMIT, "free": 0, "total": LIMIT}
-    assert trainer.high_water() == LIMIT
-
-
-def test_a_cap_is_no_reservation(make_bench: Callable[..., Bench], roads: Path) -> None:
-    """What the others have taken of the grant is not there for the capped one either."""
-    trainer = make_bench("trainer", container="trainer")
-    other = make_bench("other", container="other", shares_cards_of=trainer)
-    trainer.grant(memory=LIMIT, caps=caps(trainer=100 * MI))
-    other.grants = trainer.grants
-    process = other.start(roads, "link", "fill", str(250 * MI))
-    assert process.stdout is not None
-    process.stdout.readline()
-    found = trainer.answer(roads, "link", "edge", "plain")
-    assert (found["held"], found["total"], found["free_after"]) == (50 * MI, 100 * MI, 50 * MI)
