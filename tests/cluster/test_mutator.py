@@ -29,11 +29,19 @@ RUN = (
     *("053-no-count-mem-and-cores", "054-only-gpumem-in-both", "058-mem-without-cores-20480"),
     *("061-pct-none-2000", "063-old-benchmark-job", "066-regular-init-same-size", "069-three-inits-job"),
     *("068-sidecar-then-init-then-app", "078-restricted-scc-job", "079-hami-scheduler-name"),
-    "117-app-chart-no-count-23552",
+    *("117-app-chart-no-count-23552", "004-exclusive-two-cards", "011-nouse-gputype-list"),
+    *("026-scoring-weights", "027-vulkan-annotation"),
+    *("029-gputype-a10-also-a100", "030-mutex-policy", "032-gpumem-1k-two-gpus"),
+    *("051-percent-30-disable-control", "057-gpumem-as-annotations", "076-host-pid"),
+    *("065-volcano-three-containers-nvidia-names", "108-priority-env-pair", "109-force-core-policy"),
+    *("111-user-sets-visible-devices", "113-job-annotation-on-metadata", "118-pod-group-label-hami"),
 )  # fmt: skip
 WAIT = (
     *("015-use-uuid-list-one-gpu", "024-mig-binpack-uuid-hostname", "059-eight-gpus-cores-50-no-mem"),
-    *("105-count-above-physical", "121-nine-vgpus-one-card"),
+    *("105-count-above-physical", "121-nine-vgpus-one-card", "016-use-uuid-one-but-two-gpus"),
+    *("017-gputype-product-double-prefix", "019-gputype-hyphenated-and-blacklist"),
+    *("080-multidoc-deployments-services", "082-helm-rendered-serving-stack"),
+    *("106-whole-card-mib-l40s", "123-controller-made-worker-uuid", "126-tenant-pinned-small"),
 )  # fmt: skip
 
 
@@ -75,7 +83,8 @@ def pods_of(manifest: str) -> list[dict[str, Any]]:
             metadata |= {"annotations": (pod.get("metadata") or {}).get("annotations") or {}}
             spec = pod["spec"]
             spec |= {"terminationGracePeriodSeconds": 1}
-            spec.pop("nodeSelector", None)
+            for what in ("nodeSelector", "runtimeClassName"):  # of a cluster that this one isn't
+                spec.pop(what, None)
             if "securityContext" in spec:
                 spec["securityContext"]["runAsUser"] = 65534  # who the image would run as
             for group in ("initContainers", "containers"):
