@@ -51,7 +51,7 @@ def test_each_class_has_its_own(cluster: Cluster, pods: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("pods")
-def test_a_share_of_an_instance_ends_at_its_limit(cluster: Cluster) -> None:
+def test_a_share_of_an_instance_ends_at_its_limits(cluster: Cluster) -> None:
     allocation = vertical.allocate(cluster, NAMESPACE, "share")
     assert (allocation.held, allocation.total) == (3000 * MEBIBYTE, 3000 * MEBIBYTE)
     assert allocation.refusal == "CUDA_ERROR_OUT_OF_MEMORY"
