@@ -55,11 +55,6 @@ class Placement:
     def is_preference(self) -> bool:
         return len(self.levels) > 1 and self.levels[-1].selector is None
 
-    @property
-    def strictest(self) -> Level:
-        """Where there can be one level only: what binds, binds; what is preferred, is not."""
-        return self.levels[-1] if self.is_preference else self.levels[0]
-
 
 def read(annotations: Mapping[str, str], rules: Rules) -> Placement:
     """Never raises: what can't be honoured is in `problems`, what has no effect in `notices`."""

@@ -307,9 +307,9 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
 
 
 def _usage_valid(path: Path) -> bool:
-    least, whole = constant("TESSERA_USAGE_SIZE_0"), ffi.sizeof("struct tessera_usage")
-    with copied(path, least, whole) as (address, length, _):
-        return bool(access().tessera_usage_valid(address, length))
+    header = ffi.offsetof("struct tessera_usage", "process")  # all that is looked at; each Prepare asks
+    with copied(path, header, header) as (address, _, descriptor):
+        return bool(access().tessera_usage_valid(address, os.fstat(descriptor).st_size))
 
 
 @functools.cache

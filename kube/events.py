@@ -57,10 +57,6 @@ class ObjectRef:
         """With its name for a UID, as the kubelet does: `kubectl describe node` looks for both."""
         return cls("v1", "Node", name, uid=name)
 
-    @classmethod
-    def of_pod(cls, namespace: str, name: str, uid: str) -> ObjectRef:
-        return cls("v1", "Pod", name, namespace, uid)
-
 
 @dataclass
 class _Subject:

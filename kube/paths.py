@@ -16,10 +16,6 @@ def resource_slice(name: str) -> str:
     return f"{_RESOURCE}/resourceslices/{name}"
 
 
-def device_classes() -> str:
-    return f"{_RESOURCE}/deviceclasses"
-
-
 def device_class(name: str) -> str:
     return f"{_RESOURCE}/deviceclasses/{name}"
 

@@ -302,5 +302,5 @@ class Transport:
             self._idle.append(connection)
         else:
             connection.close()
-        while len(self._idle) > _AT_ONCE:
+        if len(self._idle) > _AT_ONCE:
             self._idle.pop(0).close()

@@ -153,7 +153,7 @@ async def test_after_an_hour_it_is_a_new_one(told: Told) -> None:
 async def test_all_together_are_limited(told: Told) -> None:
     """20 at once, then one a second; nothing waits for it."""
     for number in range(30):
-        told.recorder.warn(ObjectRef.of_pod("n", f"pod-{number}", str(number)), "One", "message")
+        told.recorder.warn(ObjectRef("v1", "Pod", f"pod-{number}", "n", str(number)), "One", "message")
     flush = asyncio.create_task(told.recorder.flush())
     await _until(lambda: len(told.writes()) == 20)
     await asyncio.sleep(0.2)
@@ -168,7 +168,7 @@ async def test_all_together_are_limited(told: Told) -> None:
 
 async def test_memory_is_bounded(told: Told) -> None:
     for number in range(2000):
-        told.recorder.warn(ObjectRef.of_pod("n", f"pod-{number}", str(number)), "One", "message")
+        told.recorder.warn(ObjectRef("v1", "Pod", f"pod-{number}", "n", str(number)), "One", "message")
     assert len(told.recorder._subjects) == 512
 
 
@@ -226,7 +226,7 @@ async def test_a_lost_answer_makes_no_second_event(told: Told) -> None:
     "about",
     [
         pytest.param(ObjectRef.of_node("n" * 253), id="long-name"),
-        pytest.param(ObjectRef.of_pod("n", "a" * 229 + "." + "b" * 10, "u"), id="cut-at-a-dot"),
+        pytest.param(ObjectRef("v1", "Pod", "a" * 229 + "." + "b" * 10, "n", "u"), id="cut-at-a-dot"),
     ],
 )
 async def test_long_names_and_messages(told: Told, about: ObjectRef) -> None:
