@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from pathlib import Path
 
 import aiohttp
@@ -149,6 +150,9 @@ class Agent:
         await self.until(is_ready, seconds)
 
     def files(self) -> set[str]:
-        """All that is there for claims."""
+        """All that is there for claims. By os.walk, which passes over what the agent removes meanwhile."""
         roots = (self.root / "state/ledger", self.root / "run/claims", self.root / "cdi")
-        return {str(path.relative_to(self.root)) for root in roots for path in root.rglob("*")}
+        found = (
+            Path(where, name) for root in roots for where, *names in os.walk(root) for name in chain(*names)
+        )
+        return {str(path.relative_to(self.root)) for path in found}

@@ -184,13 +184,17 @@ async def dumped(agent: Agent) -> dict[str, Any]:
 async def test_the_state_is_written_down(world: World) -> None:
     claim = world.allocate("claim", world.share(0))
     await world.prepared(claim)
+
+    async def has_seen_its_writes() -> bool:
+        return not (await dumped(world.agent))["slices"]["pendingWrites"]
+
+    await world.agent.until(has_seen_its_writes)
     state = await dumped(world.agent)
     assert "[+] registered" in state["conditions"]
     assert [card["uuid"] for card in state["node"]["inventory"]["cards"]] == [
         device["attributes"]["uuid"]["string"] for device in world.devices()
     ]
     assert state["ledger"]["entries"][claim.uid]["state"] == "prepared"
-    assert state["slices"]["pendingWrites"] == []
     assert state["settings"]["node_name"] == "node-a"
     assert state["claimsInHand"] == {"locked": {}, "running": 0, "changing": 0}
     assert state["tasks"]["reconciler"][-1].endswith("Event.wait")
