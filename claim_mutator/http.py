@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from claim_mutator.metrics import Metrics
-from claim_mutator.server import Request, Response
+from kube.server import Request, Response
 
 
 class Endpoints:

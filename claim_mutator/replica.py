@@ -38,8 +38,11 @@ from kube.client import Client
 from kube.configuration import Connection
 from kube.events import Recorder
 from kube.leader import Leader
+from kube.server import Limits, Server
 from kube.reflector import Reflector
 
+_REVIEWS = Limits(body=8 << 20, connections=1024)  # the API server itself takes bodies of 3 MiB
+_PROBES = Limits(body=0, connections=64)
 _log = logging.getLogger(__name__)
 _Certificate: TypeAlias = CertificateFiles | CredentialKeeper
 
@@ -95,10 +98,11 @@ class _Replica:
 
     async def run(self) -> None:
         settings = self._settings
-        plain = Server(Endpoints(self._metrics, self._missing), settings.http_address)
+        plain = Server(Endpoints(self._metrics, self._missing), settings.http_address, limits=_PROBES)
         secure = Server(
             self._webhook,
             settings.listen,
+            limits=_REVIEWS,
             self._certificate.context,
             is_leaving=lambda: self._webhook.draining,
         )

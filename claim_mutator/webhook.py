@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from claim_mutator.admission import Admission, BadReview
-from claim_mutator.server import Request, Response
+from kube.server import Request, Response
 
 
 class Webhook:

@@ -49,7 +49,7 @@ from dra_driver.kubelet.service import DraService
 from dra_driver.metrics.counters import Metrics
 from dra_driver.monitor.monitor import Monitor
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
-from dra_driver.process import http, http_server, memory, tasks
+from dra_driver.process import http, memory, tasks
 from dra_driver.process.dump import Dump, Parts
 from dra_driver.process.signals import Signals
 from dra_driver.slices.documents import device_lists
@@ -57,8 +57,10 @@ from dra_driver.slices.publisher import Publisher
 from kube.client import Client
 from kube.configuration import Connection
 from kube.events import Recorder
+from kube.server import Limits, Server
 
 _LAST_WORK = 1.0  # seconds for what still changes the node when the sockets are gone
+_HTTP = Limits(body=0, connections=64)
 
 
 def timed_steps(metrics: Metrics) -> Steps:
@@ -93,10 +95,10 @@ async def run(
         base.node.listen(partial(announcements.cards, base.node))
         await card_health.recall()
         discovery = _discovery(base, card_health, publish, reconciler)
-        listener = stack.enter_context(http_server.listen(*settings.http_host_and_port))
         endpoints = http.Endpoints(
             render=rendering(base, pods), conditions=base.conditions, sockets=settings.sockets
         )
+        server = Server(endpoints, settings.http_address, limits=_HTTP)
         health = HealthService(base.node, partial(_devices_held, base.ledger))
         dra = DraService(preparer, base.metrics, announcements.refused)
         await stack.enter_async_context(_served(base, preparer, dra, health))
@@ -113,7 +115,7 @@ async def run(
                 "reconciler": reconciler.run(),
                 "events": recorder.run(),
                 "claim-status": claim_status.run(),
-                "http": http_server.serve(listener, endpoints),
+                "http": server.run_until_stopped(),
                 "monitor": _monitor(base).run(),
                 "memory": memory.give_back(lambda: preparer.tasks.begun, lambda: preparer.tasks.is_idle),
             },

@@ -136,11 +136,6 @@ class Settings:
     def sockets(self) -> Sockets:
         return Sockets.below(self.kubelet_root, DRIVER, self.pod_uid)
 
-    @property
-    def http_host_and_port(self) -> tuple[str, int]:
-        host, _, port = self.http_address.rpartition(":")
-        return host.strip("[]"), int(port)
-
 
 def load(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Settings:
     """Raises SettingsError with all mistakes of all sources; `--help` prints and exits."""

@@ -17,12 +17,11 @@ import grpc
 from dra_driver.conditions import Conditions
 from dra_driver.kubelet.service import V1_SERVICE
 from dra_driver.kubelet.sockets import Sockets
-from dra_driver.process.http_server import Answer
+from kube.server import Request, Response
 from protos.dra_v1 import dra_v1_pb2
 from protos.registration import registration_pb2
 
 _PROBE_TIMEOUT = 2.0  # seconds; the kubelet's own probes wait 1 s by default, and GetInfo must take less
-_TEXT = "text/plain; charset=utf-8"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -35,15 +34,17 @@ class Endpoints:
         self._sockets = sockets
         self._rendering: asyncio.Task[bytes] | None = None
 
-    async def __call__(self, path: str) -> Answer:
-        if path == "/metrics":
-            return Answer(200, _PROMETHEUS, await self._render())
-        if path == "/healthz":
+    async def __call__(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"GET only\n")
+        if request.path == "/metrics":
+            return Response(200, await self._render(), _PROMETHEUS)
+        if request.path == "/healthz":
             problem = await probe(self._sockets)
-            return Answer(503, _TEXT, f"{problem}\n".encode()) if problem else Answer(200, _TEXT, b"ok\n")
-        if path == "/readyz":
-            return Answer(200 if self._conditions.ready else 503, _TEXT, self._conditions.describe().encode())
-        return Answer(404, _TEXT, b"there are /metrics, /healthz and /readyz\n")
+            return Response(503, f"{problem}\n".encode()) if problem else Response(200, b"ok\n")
+        if request.path == "/readyz":
+            return Response(200 if self._conditions.ready else 503, self._conditions.describe().encode())
+        return Response(404, b"/metrics, /healthz and /readyz are here\n")
 
     async def _render(self) -> bytes:
         """Once for all who ask at the same time: a file system that hangs costs one thread."""

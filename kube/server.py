@@ -1,10 +1,9 @@
-"""HTTP/1.1 servers of the process: the webhook over TLS, and probes and metrics in plain.
+"""HTTP/1.1 servers for those of the cluster who call: the API server, the kubelet's probes, Prometheus.
 
-asyncio's protocols and httptools' parser, a task for each request and nothing else: a general server costs
-each review as much again as its answer takes, and every replica three mebibytes. Whoever connects is not
-trusted: heads are short, bodies have a limit, both must come in time, and connections are counted.
-Connections are kept alive longer than the API server keeps them idle, so that no review meets a connection
-that is just being closed. Signals are main's business.
+asyncio's protocols and httptools' parser, a task for each connection's requests and nothing else: a general
+server costs each review as much again as its answer takes, and every process three mebibytes. Whoever
+connects is not trusted: heads are short, bodies have a limit, both must come in time, and connections are
+counted. Signals are main's business.
 """
 
 from __future__ import annotations
@@ -24,17 +23,26 @@ import httptools
 
 _log = logging.getLogger(__name__)
 
-KEEP_ALIVE = 120.0  # seconds; the API server drops idle connections after 90
-MAX_BODY = 8 << 20  # bytes; the API server itself takes 3 MiB
 _MAX_HEAD = 32 << 10  # bytes of a request's first line and headers
-_ARRIVAL = 10.0  # seconds for a request to arrive
 _GRACEFUL = 10.0  # seconds for requests in flight at the end
 _FAREWELL = 2.0  # seconds in which a peer that was turned away may read why
-_MOST = 1024  # connections
 _AHEAD = 8  # requests of one connection that wait for the answer to an earlier one
 
 _CLOSE = "connection: close\r\n"
 TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`body` in bytes, `connections` at once, `arrival` seconds for a request to be there, `idle` seconds
+    between two: longer than a client keeps a connection, so that no request meets one that is being closed
+    (the API server drops them after 90 s, Prometheus asks every minute).
+    """
+
+    body: int
+    connections: int
+    arrival: float = 10.0
+    idle: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -59,9 +67,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Server:
-    """One listener. `run_until_stopped` returns after `stop`, when the requests in flight have been answered.
+    """One listener. `run_until_stopped` returns after `stop`, when the requests in flight have been answered;
+    cancelled, it ends them.
 
-    `is_leaving`: answers then ask the peer to connect anew, to another replica.
+    `listen`: an address and port. `is_leaving`: answers then ask the peer to connect anew, to another
+    replica. Raises OSError that names the address, so that a port in use ends the start with a sentence.
     """
 
     def __init__(
@@ -70,11 +80,13 @@ class Server:
         listen: str,
         context: ssl.SSLContext | None = None,
         *,
+        limits: Limits,
         is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         self._handler = handler
         self._socket = _listening(listen)
         self._context = context
+        self._limits = limits
         self._is_leaving = is_leaving
         self._connections: set[_Connection] = set()
         self._stopping = asyncio.Event()
@@ -86,29 +98,33 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
     def stop(self) -> None:
         self._stopping.set()
 
     async def run_until_stopped(self) -> None:
         self.ended.clear()
-        patience = None if self._context is None else _ARRIVAL
+        is_secure = self._context is not None
         server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self._handler, self._connections, self._is_leaving),
+            lambda: _Connection(self._handler, self._connections, self._limits, self._is_leaving),
             sock=self._socket,
             ssl=self._context,
-            ssl_handshake_timeout=patience,
-            ssl_shutdown_timeout=None if patience is None else _FAREWELL,
+            ssl_handshake_timeout=self._limits.arrival if is_secure else None,
+            ssl_shutdown_timeout=_FAREWELL if is_secure else None,
         )
         try:
-            async with server:
-                while not self._stopping.is_set():
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(1.0):
-                            await self._stopping.wait()
-                    self._sweep()
-                server.close()
-                await self._finish()
+            while not self._stopping.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await self._stopping.wait()
+                self._sweep()
+            server.close()
+            await self._finish()
         finally:
+            server.close()
             for connection in list(self._connections):
                 connection.abort()
             self.ended.set()
@@ -131,10 +147,15 @@ class _Connection(asyncio.Protocol):
     """asyncio calls the first methods, httptools those below."""
 
     def __init__(
-        self, handler: Handler, connections: set[_Connection], is_leaving: Callable[[], bool]
+        self,
+        handler: Handler,
+        connections: set[_Connection],
+        limits: Limits,
+        is_leaving: Callable[[], bool],
     ) -> None:
         self._handler = handler
         self._connections = connections
+        self._limits = limits
         self._is_leaving = is_leaving
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
@@ -157,7 +178,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream, asyncio says
         self._transport = transport
         self._connections.add(self)
-        if len(self._connections) > _MOST:
+        if len(self._connections) > self._limits.connections:
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -193,7 +214,7 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._has_head = True
         announced = self._headers.get(b"content-length", b"")
-        if announced.isdigit() and int(announced) > MAX_BODY:
+        if announced.isdigit() and int(announced) > self._limits.body:
             self._turn_away(_TOO_LARGE)
         elif self._headers.get(b"expect", b"").lower() == b"100-continue" and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -201,7 +222,7 @@ class _Connection(asyncio.Protocol):
     def on_body(self, chunk: bytes) -> None:
         if not self._is_over:
             self._body += chunk
-            if len(self._body) > MAX_BODY:
+            if len(self._body) > self._limits.body:
                 self._turn_away(_TOO_LARGE)
 
     def on_message_complete(self) -> None:
@@ -263,9 +284,9 @@ class _Connection(asyncio.Protocol):
     def look(self, now: float) -> None:
         """Closes what takes too long."""
         if self._task is None and not self._is_over:
-            if self._is_receiving and now - self._since > _ARRIVAL:
+            if self._is_receiving and now - self._since > self._limits.arrival:
                 self._turn_away(Response(408, b"the request did not arrive in time\n"))
-            elif not self._is_receiving and now - self._since > KEEP_ALIVE:
+            elif not self._is_receiving and now - self._since > self._limits.idle:
                 self.close()
 
     def finish(self) -> None:
@@ -279,6 +300,8 @@ class _Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
         if self._transport is not None:
             self._transport.abort()
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from claim_mutator.server import _listening
+from kube.server import _listening
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"], ids=["IPv4", "IPv6"])

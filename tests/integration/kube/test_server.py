@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from claim_mutator import server as servers
-from claim_mutator.server import MAX_BODY, Request, Response, Server
+from kube.server import Limits, Request, Response, Server
 
+LIMITS = Limits(body=8 << 20, connections=1024)
 Answered = tuple[int, dict[str, str], bytes]
 
 
 class Scene:
     """A server whose handler repeats what it is sent, once it may."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.go = asyncio.Event()
         self.go.set()
         self.seen: list[Request] = []
         self.is_leaving = False
+        self.was_cancelled = False
         self.writers: list[asyncio.StreamWriter] = []
-        self.server = Server(self.handle, "127.0.0.1:0", is_leaving=lambda: self.is_leaving)
+        self.server = Server(self.handle, "127.0.0.1:0", limits=limits, is_leaving=lambda: self.is_leaving)
 
     async def handle(self, request: Request) -> Response:
         self.seen.append(request)
-        await self.go.wait()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
         if request.path == "/fault":
             raise RuntimeError("on purpose")
         return Response(200, request.body or b"nothing", "text/x")
@@ -38,6 +45,13 @@ class Scene:
         reader, writer = await asyncio.open_connection(host, int(port))
         self.writers.append(writer)
         return reader, writer
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        async with asyncio.timeout(15):
+            while True:
+                if what():
+                    return
+                await asyncio.sleep(0.01)
 
     async def say(self, *pieces: bytes, answers: int = 1) -> list[Answered]:
         """Sends on one connection, and reads so many answers."""
@@ -65,8 +79,8 @@ def post(body: bytes, path: str = "/p", *headers: str) -> bytes:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Scene]:
-    scene = Scene()
+async def running(limits: Limits = LIMITS) -> AsyncIterator[Scene]:
+    scene = Scene(limits)
     task = asyncio.create_task(scene.server.run_until_stopped())
     await asyncio.sleep(0.05)
     yield scene
@@ -139,7 +153,7 @@ async def test_head_has_no_body(scene: Scene) -> None:
         pytest.param([post(b"").replace(b"Content-Length: 0", b"Content-Length: -1")], 400, id="length"),
         pytest.param([b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * (40 << 10)], 431, id="endless head"),
         pytest.param(
-            [post(b"").replace(b"Content-Length: 0", b"Content-Length: %d" % (MAX_BODY + 1))],
+            [post(b"").replace(b"Content-Length: 0", b"Content-Length: %d" % (LIMITS.body + 1))],
             413,
             id="announced",
         ),
@@ -162,28 +176,45 @@ async def test_what_is_turned_away(scene: Scene, pieces: list[bytes], status: in
     assert again == 200
 
 
-async def test_those_who_take_too_long_are_let_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_ARRIVAL", 0.2)
-    ((status, _, _),) = await scene.say(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
-    assert status == 408
+async def test_those_who_take_too_long_are_let_go() -> None:
+    async with running(replace(LIMITS, arrival=0.2)) as scene:
+        ((status, _, _),) = await scene.say(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
+        assert status == 408
 
 
-async def test_those_who_say_nothing_are_let_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "KEEP_ALIVE", 0.2)
-    reader, writer = await scene.open()
-    async with asyncio.timeout(5):
-        assert await reader.read() == b""
-    writer.close()
+async def test_a_head_in_drops_has_no_more_time() -> None:
+    async with running(replace(LIMITS, arrival=0.5)) as scene:
+        reader, writer = await scene.open()
+
+        async def drip() -> None:
+            writer.write(b"GET /")
+            while True:
+                writer.write(b"a")
+                await asyncio.sleep(0.05)
+
+        dripping = asyncio.create_task(drip())
+        assert (await answer(reader))[0] == 408
+        dripping.cancel()
 
 
-async def test_too_many_connections(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_MOST", 2)
-    held = [await scene.open() for _ in range(3)]
-    for _, writer in held[:2]:
-        writer.write(post(b"x"))
-    assert [(await answer(reader))[0] for reader, _ in held[:2]] == [200, 200]
-    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await answer(held[2][0])
+async def test_those_who_say_nothing_are_let_go() -> None:
+    async with running(replace(LIMITS, idle=0.2)) as scene:
+        reader, _ = await scene.open()
+        async with asyncio.timeout(15):
+            assert await reader.read() == b""
+
+
+async def test_too_many_connections() -> None:
+    async with running(replace(LIMITS, connections=2)) as scene:
+        held = [await scene.open() for _ in range(2)]
+        for reader, writer in held:
+            writer.write(post(b"x"))
+            assert (await answer(reader))[0] == 200
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await answer((await scene.open())[0])
+        held[0][1].close()
+        await scene.until(lambda: scene.server.connections == 1)
+        assert (await scene.say(post(b"x")))[0][0] == 200
 
 
 async def test_leaving_asks_to_connect_anew(scene: Scene) -> None:
@@ -209,6 +240,21 @@ async def test_at_the_end_those_in_flight_are_answered() -> None:
             await scene.open()
         scene.go.set()
         assert (await answer(busy[0]))[2] == b"late"
+
+
+async def test_cancelled_it_does_not_wait_for_answers() -> None:
+    scene = Scene(LIMITS)
+    scene.go.clear()
+    task = asyncio.create_task(scene.server.run_until_stopped())
+    reader, writer = await scene.open()
+    writer.write(post(b"x"))
+    await scene.until(lambda: len(scene.seen) == 1)
+    task.cancel()
+    await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 5)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    assert scene.was_cancelled
 
 
 async def test_a_peer_that_goes_away_meanwhile(scene: Scene) -> None:
