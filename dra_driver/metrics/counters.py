@@ -59,6 +59,12 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._count_claims(registry)
+        self._count_calls(registry)
+        self._count_changes(registry)
+        self._initialise()
+
+    def _count_claims(self, registry: CollectorRegistry) -> None:
         self._steps = Histogram(
             "tessera_prepare_seconds",
             "Time of each step of preparing and unpreparing a claim.",
@@ -91,6 +97,9 @@ class Metrics:
             ["operation", "reason"],
             registry=registry,
         )
+
+    def _count_calls(self, registry: CollectorRegistry) -> None:
+        """To the API server, and into the NVIDIA driver."""
         self._api = Histogram(
             "tessera_api_request_seconds",
             "Time of requests to the API server; of a watch, until its first byte.",
@@ -111,6 +120,9 @@ class Metrics:
             buckets=_NVML_BUCKETS,
             registry=registry,
         )
+
+    def _count_changes(self, registry: CollectorRegistry) -> None:
+        """Of slices, grants and cards."""
         self._slice_writes = Counter(
             "tessera_slice_writes",
             "ResourceSlices written to the API server.",
@@ -149,7 +161,6 @@ class Metrics:
             ["gate"],
             registry=registry,
         )
-        self._initialise()
 
     def _initialise(self) -> None:
         for counter, values in (
