@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from claim_mutator.facts import UnsupportedServer
 from claim_mutator.names import MUTATOR
 from claim_mutator.replica import run
-from claim_mutator.settings import SettingsError, load
+from claim_mutator.settings import Settings, load
 from kube import configuration
 from kube.configuration import ConfigurationError
+from kube.settings import SettingsError, fields, sources
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ def main() -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
+    for sentence in sources.unknown_variables(os.environ, fields(Settings)):
+        _log.warning("%s", sentence)
     reasons: list[BaseException] = []
     try:
         asyncio.run(run(settings, configuration.load(settings.kubeconfig)))

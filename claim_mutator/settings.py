@@ -1,21 +1,13 @@
-"""The program's settings: flags `--kebab-case`, or the environment `TESSERA_…`; flags win.
+"""What can be set: by a flag `--like-this`, a variable `TESSERA_LIKE_THIS`, or a key `likeThis` of a file."""
 
-msgspec converts and checks, argparse takes the command line apart: pydantic, which could do both, would cost
-each replica eleven mebibytes.
-"""
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
 
 from __future__ import annotations
 
-import argparse
-import ipaddress
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
-
-import msgspec
-from msgspec import Meta
+from typing import Literal
 
 from claim_mutator.names import (
     DEVICE_CLASS,
@@ -28,121 +20,109 @@ from claim_mutator.names import (
     Role,
 )
 from claim_mutator.rules import DeviceClasses, HighPriority, Policy, Rules
-
-PREFIX = "TESSERA_"
-_QUALIFIED = re.compile(
-    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-)
-_TLS = "tessera-mutator-tls"
-_SWITCHES = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
-
-
-class SettingsError(Exception):
-    """Settings that can't be used: `mistakes`, a sentence each."""
-
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = tuple(mistakes)
-
+from kube import settings
+from kube.settings import readings, setting
+from kube.settings.readings import absolute_path
+from kube.settings.sources import Found
 
 Names = tuple[str, ...]
 """A comma list; the first name is the one that messages recommend."""
 
+_OBJECT = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_RESOURCE = rf"({_OBJECT}/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?"
+_name = readings.text(_OBJECT, "the name of a Kubernetes object, such as tessera-mutator")
+_resources = readings.words(_RESOURCE, "names of resources, such as nvidia.com/gpu, with commas in between")
+_LEAST = "0.1"  # seconds of what is done again and again
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Turns Pods written for HAMi into Pods with a ResourceClaim. Each flag is also a variable TESSERA_…."""
 
-    listen: Annotated[str, Meta(description="where reviews are taken (TLS, POST /mutate)")] = "0.0.0.0:8443"
-    http_address: Annotated[str, Meta(description="where /metrics, /healthz and /readyz are")] = (
-        "0.0.0.0:9471"
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The webhook's settings: how it serves, and what it makes of Pods."""
+
+    listen: str = setting(readings.address, "where reviews are taken (TLS, POST /mutate)", "0.0.0.0:8443")
+    http_address: str = setting(readings.address, "where /metrics, /healthz and /readyz are", "0.0.0.0:9471")
+    service_name: str = setting(_name, "the Service that the API server calls", MUTATOR)
+    namespace: str | None = setting(_name, "ours; else POD_NAMESPACE, else the connection's", None)
+    webhook_name: str = setting(_name, "the MutatingWebhookConfiguration whose caBundle we fill", MUTATOR)
+    tls_secret: str = setting(_name, "the Secret for CA and serving certificate", "tessera-mutator-tls")
+    certificate_period: float = setting(
+        readings.seconds(_LEAST, "86400"), "seconds between looks at Secret and caBundle", 20.0
     )
-    service_name: Annotated[str, Meta(description="the Service that the API server calls")] = MUTATOR
-    namespace: Annotated[str | None, Meta(description="ours; else POD_NAMESPACE, else the connection's")] = (
-        None
+    tls_directory: Path | None = setting(
+        absolute_path,
+        "where somebody else (cert-manager) puts tls.crt and tls.key; else they are our own",
+        None,
     )
-    webhook_name: Annotated[
-        str, Meta(description="the MutatingWebhookConfiguration whose caBundle we fill")
-    ] = MUTATOR
-    tls_secret: Annotated[str, Meta(description="the Secret for CA and serving certificate")] = _TLS
-    certificate_period: Annotated[
-        float, Meta(gt=0, description="seconds between looks at Secret and caBundle")
-    ] = 20.0
-    tls_directory: Annotated[
-        Path | None,
-        Meta(
-            description="where somebody else (cert-manager) puts tls.crt and tls.key; else they are our own"
-        ),
-    ] = None
-    lease: Annotated[str, Meta(description="the Lease by which replicas agree who leads")] = "tessera-mutator"
-    quota_period: Annotated[
-        float, Meta(gt=0, description="seconds between two counts of what quotas come to")
-    ] = 15.0
-    device_class: Annotated[str, Meta(description="the DeviceClass of cards and their shares")] = DEVICE_CLASS
-    mig_device_class: Annotated[str, Meta(description="the DeviceClass of MIG instances")] = MIG_CLASS
-    priority_device_class: Annotated[str, Meta(description="the DeviceClass of shares that go first")] = (
-        PRIORITY_CLASS
+    lease: str = setting(_name, "the Lease by which replicas agree who leads", "tessera-mutator")
+    quota_period: float = setting(
+        readings.seconds(_LEAST, "86400"), "seconds between two counts of what quotas come to", 15.0
     )
-    trusted_device_class: Annotated[str, Meta(description="the DeviceClass of shares without limits")] = (
-        TRUSTED_CLASS
+    device_class: str = setting(_name, "the DeviceClass of cards and their shares", DEVICE_CLASS)
+    mig_device_class: str = setting(_name, "the DeviceClass of MIG instances", MIG_CLASS)
+    priority_device_class: str = setting(_name, "the DeviceClass of shares that go first", PRIORITY_CLASS)
+    trusted_device_class: str = setting(_name, "the DeviceClass of shares without limits", TRUSTED_CLASS)
+    resource_count: Names = setting(_resources, "how many cards; aliases after a comma", ("nvidia.com/gpu",))
+    resource_memory: Names = setting(_resources, "MiB of each card", ("nvidia.com/gpumem",))
+    resource_memory_percentage: Names = setting(
+        _resources, "percent of each card's memory", ("nvidia.com/gpumem-percentage",)
     )
-    resource_count: Annotated[Names, Meta(description="how many cards; aliases after a comma")] = (
-        "nvidia.com/gpu",
+    resource_cores: Names = setting(_resources, "percent of each card's compute", ("nvidia.com/gpucores",))
+    resource_priority: Names = setting(_resources, "0 or 1", ("nvidia.com/priority",))
+    default_count: int = setting(
+        readings.whole(0, 32), "cards for a container that names only a share; 0: it is refused", 1
     )
-    resource_memory: Annotated[Names, Meta(description="MiB of each card")] = ("nvidia.com/gpumem",)
-    resource_memory_percentage: Annotated[Names, Meta(description="of each card")] = (
-        "nvidia.com/gpumem-percentage",
+    default_memory: int = setting(
+        readings.whole(0, 1 << 31), "MiB of a container that names no memory; 0: all of it", 0
     )
-    resource_cores: Annotated[Names, Meta(description="percent of each card's compute")] = (
-        "nvidia.com/gpucores",
+    default_cores: int = setting(readings.whole(0, 100), "percent of one that names none; 0: no limit", 0)
+    memory_factor: int = setting(
+        readings.whole(1, 1 << 20), "MiB that one unit of memory means; 1024: GiB", 1
     )
-    resource_priority: Annotated[Names, Meta(description="0 or 1")] = ("nvidia.com/priority",)
-    default_count: Annotated[
-        int, Meta(ge=0, le=32, description="cards for a container that names only a share; 0: it is refused")
-    ] = 1
-    default_memory: Annotated[
-        int, Meta(ge=0, description="MiB of a container that names no memory; 0: all of it")
-    ] = 0
-    default_cores: Annotated[
-        int, Meta(ge=0, le=100, description="percent of one that names none; 0: no limit")
-    ] = 0
-    memory_factor: Annotated[int, Meta(ge=1, description="MiB that one unit of memory means; 1024: GiB")] = 1
-    privileged: Annotated[
-        Literal["deny", "allow"], Meta(description="Pods with GPUs and a privileged container")
-    ] = "deny"
-    node_name: Annotated[
-        Literal["deny", "convert"], Meta(description="Pods with GPUs and a preset nodeName")
-    ] = "deny"
-    high_priority: Annotated[
-        Literal["allow", "trusted"],
-        Meta(description="whose Pods may have priority 0: everybody's, or those of trusted namespaces"),
-    ] = "allow"
-    runtime_class: Annotated[
-        str, Meta(description="runtimeClassName of Pods with GPUs that have none; empty: none")
-    ] = ""
-    hide_cards: Annotated[
-        bool, Meta(description="NVIDIA_VISIBLE_DEVICES=none for the other containers of Pods with GPUs")
-    ] = False
-    placement: Annotated[
-        Literal["binpack", "spread"], Meta(description="how the nodes' cards are ordered")
-    ] = "binpack"
-    replaced_schedulers: Annotated[
-        Names, Meta(description="schedulerNames that become the default scheduler's")
-    ] = (HAMI_SCHEDULER,)
-    keeper_period: Annotated[float, Meta(gt=0, description="seconds between looks for unused templates")] = (
-        300.0
+    privileged: Literal["deny", "allow"] = setting(
+        readings.one_of("deny", "allow"), "Pods with GPUs and a privileged container", "deny"
     )
-    keep_seconds: Annotated[
-        float, Meta(ge=0, description="how long a template stays unused before it goes")
-    ] = 600.0
-    drain_seconds: Annotated[
-        float, Meta(ge=0, description="how long reviews are still taken after SIGTERM")
-    ] = 5.0
-    kubeconfig: Annotated[
-        Path | None, Meta(description="outside a cluster; else the Pod's service account")
-    ] = None
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="what is logged, and what is worse")
-    ] = "info"
+    preset_node_name: Literal["deny", "convert"] = setting(
+        readings.one_of("deny", "convert"), "Pods with GPUs and a preset nodeName", "deny"
+    )
+    high_priority: Literal["allow", "trusted"] = setting(
+        readings.one_of("allow", "trusted"),
+        "whose Pods may have priority 0: everybody's, or those of trusted namespaces",
+        "allow",
+    )
+    runtime_class: str = setting(
+        readings.text(rf"({_OBJECT})?", "the name of a RuntimeClass, such as nvidia"),
+        "runtimeClassName of Pods with GPUs that have none; empty: none",
+        "",
+    )
+    hide_cards: bool = setting(
+        readings.switch, "NVIDIA_VISIBLE_DEVICES=none for the other containers of Pods with GPUs", False
+    )
+    placement: Literal["binpack", "spread"] = setting(
+        readings.one_of("binpack", "spread"), "how the nodes' cards are ordered", "binpack"
+    )
+    replaced_schedulers: Names = setting(
+        readings.words(_OBJECT, "names of schedulers with commas in between, or nothing", least=0),
+        "schedulerNames that become the default scheduler's",
+        (HAMI_SCHEDULER,),
+    )
+    keeper_period: float = setting(
+        readings.seconds(_LEAST, "86400"), "seconds between looks for unused templates", 300.0
+    )
+    keep_seconds: float = setting(
+        readings.seconds("0", "86400"), "how long a template stays unused before it goes", 600.0
+    )
+    drain_seconds: float = setting(
+        readings.seconds("0", "86400"), "how long reviews are still taken after SIGTERM", 5.0
+    )
+    kubeconfig: Path | None = setting(
+        absolute_path, "outside a cluster; else the Pod's service account", None
+    )
+    legacy_metrics: bool = setting(
+        readings.switch, "serves HAMi's names of quotas' metrics (hami_...) beside ours", False
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        readings.one_of("debug", "info", "warning", "error"), "what is logged, and what is worse", "info"
+    )
 
     @property
     def rules(self) -> Rules:
@@ -163,7 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             self.default_cores,
             self.memory_factor,
             Policy.DENY if self.privileged == "deny" else Policy.CONVERT,
-            Policy(self.node_name),
+            Policy(self.preset_node_name),
             HighPriority(self.high_priority),
             self.runtime_class,
             self.hide_cards,
@@ -174,129 +154,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """What the command line and the environment say; `--help` prints and exits. Raises SettingsError."""
-    try:
-        flags, unknown = _parser().parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise SettingsError([str(error)]) from error
-    if unknown:
-        raise SettingsError([f"{unknown[0]} is no flag: --help lists them all"])
-    values = {
-        name: environment[PREFIX + name.upper()] for name in names() if PREFIX + name.upper() in environment
-    }
-    return made(values | vars(flags))
+    """What flags, the environment and a file say; `--help` prints and exits. Raises SettingsError."""
+    return settings.load(Settings, MUTATOR, arguments, environment, _clashes)
 
 
-def _spelt(name: str) -> str:
-    return f"{_flag(name)} ({PREFIX}{name.upper()})"
+def made(found: Found) -> Settings:
+    """Of what was given elsewhere than at the program's start. Raises SettingsError."""
+    return settings.made(Settings, found, _clashes)
 
 
-def made(values: Mapping[str, Any], spelt: Callable[[str], str] = _spelt) -> Settings:
-    """Of text, or of what the text stands for. Raises SettingsError with all mistakes, not the first.
-
-    spelt: a setting's name, as whoever gave it knows it.
-    """
-    mistakes: list[str] = []
-    converted: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Settings):
-        if field.name in values:
-            try:
-                converted[field.name] = _converted(field, values[field.name])
-            except ValueError as error:
-                reason = str(error).partition(" - at ")[0]
-                mistakes.append(f"{spelt(field.name)}: {reason}, not {values[field.name]!r}")
-    mistakes += _clashes(converted)
-    if mistakes:
-        raise SettingsError(mistakes)
-    return Settings(**converted)
-
-
-def names() -> list[str]:
-    return [field.name for field in msgspec.structs.fields(Settings)]
-
-
-def _converted(field: msgspec.structs.FieldInfo, value: Any) -> Any:
-    """Raises ValueError (msgspec's ValidationError is one)."""
-    if isinstance(value, str):
-        if isinstance(field.default, tuple):
-            value = tuple(part.strip() for part in value.split(",") if part.strip())
-        elif isinstance(field.default, bool):
-            value = _SWITCHES.get(value.lower(), value)
-        elif field.name in ("tls_directory", "kubeconfig"):
-            return Path(value)
-    choices = get_args(field.type.__origin__) if hasattr(field.type, "__origin__") else ()
-    if field.default in choices and value not in choices:
-        raise ValueError(f"is not {' or '.join(map(repr, choices))}")
-    found = msgspec.convert(value, field.type, strict=False)
-    if field.name in ("listen", "http_address"):
-        _check_address(found)
-    if field.name.startswith("resource_"):
-        _check_names(found)
-    return found
-
-
-def _check_address(text: str) -> None:
-    host, _, port = text.rpartition(":")
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-        usable = 0 <= int(port) <= 65535
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError("is not ADDRESS:PORT, such as 0.0.0.0:8443 or [::]:8443")
-
-
-def _check_names(found: Names) -> None:
-    if not found:
-        raise ValueError("needs at least one name, such as nvidia.com/gpu")
-    for name in found:
-        if not _QUALIFIED.fullmatch(name):
-            raise ValueError(f"{name!r} is not a resource name, such as nvidia.com/gpu")
-
-
-def _clashes(values: Mapping[str, Any]) -> Iterator[str]:
-    """Names that would mean two things. values: those that could be read."""
-    chosen = Settings(**values).rules.names
+def _clashes(chosen: Settings, origins: Mapping[str, str]) -> Iterator[str]:
+    """Names that would mean two things."""
+    names = chosen.rules.names
     seen: dict[str, Role] = {}
     for role in Role:
-        for name in chosen.of(role):
+        for name in names.of(role):
             if name in seen:
-                yield f"{name!r} can't mean both {seen[name].value} and {role.value}"
+                yield f"{name!r} can't mean both {seen[name].value} and {role.value}: {_given(origins)}"
             seen[name] = role
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        MUTATOR,
-        usage="%(prog)s [--name value]...",
-        description=f"{Settings.__doc__} Flags go before variables.",
-        formatter_class=partial(argparse.HelpFormatter, width=100),
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    for field in msgspec.structs.fields(Settings):
-        is_switch = isinstance(field.default, bool)
-        parser.add_argument(
-            _flag(field.name),
-            nargs="?" if is_switch else None,
-            const="true" if is_switch else None,
-            metavar="VALUE",
-            help=f"{_description(field)} (default: {_shown(field.default)})",
-        )
-    return parser
-
-
-def _description(field: msgspec.structs.FieldInfo) -> str:
-    metas = getattr(field.type, "__metadata__", ())
-    return next((meta.description.replace("%", "%%") for meta in metas if meta.description), "")
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, tuple):
-        return ",".join(default)
-    return str(default).lower() if isinstance(default, bool) else str(default or "none")
+def _given(origins: Mapping[str, str]) -> str:
+    return "see " + ", ".join(origin for name, origin in origins.items() if name.startswith("resource_"))

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 from dra_driver import agent
-from dra_driver.configuration import settings, sources
-from dra_driver.configuration.settings import Settings, SettingsError
+from dra_driver.configuration.settings import PROGRAM, Settings, load
 from dra_driver.process import dump, logs, memory, signals, tasks
 from kube import configuration
 from kube.configuration import Connection
+from kube.settings import SettingsError, fields, sources
 
 _log = logging.getLogger(__name__)
 _THREADS = 8  # for files: by default there would be one for each core and more
@@ -26,16 +26,16 @@ _THREADS = 8  # for files: by default there would be one for each core and more
 def main() -> NoReturn:
     """The console script."""
     try:
-        chosen = settings.load(sys.argv[1:])
+        chosen = load(sys.argv[1:])
         connection = configuration.load(chosen.kubeconfig)
     except (SettingsError, configuration.ConfigurationError) as error:
         for line in str(error).splitlines():
-            print(f"{settings.PROGRAM}: {line}", file=sys.stderr)
+            print(f"{PROGRAM}: {line}", file=sys.stderr)
         sys.exit(2)
     logs.start(chosen.log_level, chosen.log_format)
     memory.bound()
     signals.block()
-    for sentence in sources.unknown_variables(os.environ, settings.fields()):
+    for sentence in sources.unknown_variables(os.environ, fields(Settings)):
         _log.warning("%s", sentence)
     dump.announce(chosen.run_dir)
     status = _run(chosen, connection)

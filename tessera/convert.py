@@ -23,6 +23,8 @@ from claim_mutator.names import IGNORE, IGNORE_LABELS, TRUSTED_LABEL
 from claim_mutator.refusal import Pointer, Refused
 from claim_mutator.rules import Rules
 from kube.quantity import QuantityError, parse_quantity
+from kube.settings import SettingsError, fields
+from kube.settings.sources import Found
 from tessera import manifests
 from tessera.explain import explain
 from tessera.manifests import Document, Unreadable
@@ -222,16 +224,17 @@ def _items(document: Document) -> Iterator[tuple[Pointer, dict[str, Any]]]:
 
 
 def _rules(given: list[str]) -> Rules:
-    values = {}
-    for each in given:
+    known = {field.name for field in fields(settings.Settings)}
+    found = Found()
+    for each in reversed(given):  # of one given twice, the last holds
         flag, separator, value = each.partition("=")
         field = flag.strip().replace("-", "_")
-        if not separator or field not in settings.names():
+        if not separator or field not in known:
             raise Unreadable(f"--set: {each} is no flag of tessera-mutator: write NAME=VALUE")
-        values[field] = value
+        found.add(field, value, flag.strip())
     try:
-        return settings.made(values, lambda name: name.replace("_", "-")).rules
-    except settings.SettingsError as error:
+        return settings.made(found).rules
+    except SettingsError as error:
         raise Unreadable(f"--set: {error.mistakes[0]}") from error
 
 

@@ -27,6 +27,27 @@ class Placement(enum.Enum):
     """The least used first."""
 
 
+class Interposition(enum.Enum):
+    """How the library gets between a container's programs and the driver."""
+
+    PRELOAD = "preload"
+    """The loader loads it into every program before all else."""
+    SHIM = "shim"
+    """It also lies where programs look for the driver's libraries: nothing comes past it by dlsym or path."""
+
+
+class MemoryOverflow(enum.Enum):
+    """What happens to an allocation within its share that the card has no room for.
+
+    It can come to that where `memory_scaling` promises more memory than there is.
+    """
+
+    REFUSE = "refuse"
+    """It is out of memory, as on a full card."""
+    SPILL = "spill"
+    """It is made in managed memory, which lies on the host and comes to the card by pages: slower."""
+
+
 class Effect(enum.Enum):
     """Of a taint on a device, as the API spells it."""
 
@@ -63,7 +84,8 @@ class Rules:
     """All that can differ from node to node and change while the agent runs.
 
     `unified_memory`: bytes that a card without a memory of its own publishes. `taint_effects`: by taint key;
-    a key that is not there has its default.
+    a key that is not there has its default. `interposition` and `memory_overflow`: of shares whose
+    class or claim says nothing.
     """
 
     scales: Scales = field(default_factory=Scales)
@@ -71,6 +93,8 @@ class Rules:
     excluded: tuple[CardMatch, ...] = ()
     placement: Placement = Placement.BINPACK
     taint_effects: Mapping[str, Effect] = field(default_factory=dict)
+    interposition: Interposition = Interposition.PRELOAD
+    memory_overflow: MemoryOverflow = MemoryOverflow.SPILL
 
 
 def apply(rules: Rules, found: Inventory) -> Inventory:

@@ -9,6 +9,8 @@
     unifiedMemory: 96Gi             # of cards that have no memory of their own but the host's
     excludedCards: [{model: "Quadro P4*"}, {uuid: GPU-…}, {index: 3}]
     placement: binpack              # or spread
+    interposition: preload          # or shim
+    memoryOverflow: spill           # or refuse; of no meaning where memoryScaling is at most 1
     taintEffects: {gpu.tessera.dev/xid: NoExecute}
     overrides:
       - nodes: {name: node-a}       # and, or instead: glob, labelSelector; all that are given must match
@@ -21,20 +23,20 @@ later wins. A list replaces a list as a whole; taint effects are fields of their
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from dra_driver.cards.capacity import Scales
-from dra_driver.cards.rules import CardMatch, Effect, Placement, Rules
-from dra_driver.configuration import strict_yaml
+from dra_driver.cards.rules import CardMatch, Effect, Interposition, MemoryOverflow, Placement, Rules
 from dra_driver.configuration.file_fields import Fields
-from dra_driver.configuration.settings import SettingsError
 from dra_driver.names import CONFIG_API_VERSION, DRIVER, MEBIBYTE, SHARES_OF_A_CARD
+from kube import strict_yaml
 from kube.quantity import QuantityError, parse_quantity
+from kube.settings import SettingsError
 
 KIND = "NodeConfiguration"
 TAINT_KEYS = tuple(f"{DRIVER}/{name}" for name in ("lost", "unmonitored", "xid"))
@@ -48,9 +50,12 @@ _SCALARS = (
     "unifiedMemory",
     "excludedCards",
     "placement",
+    "interposition",
+    "memoryOverflow",
     "taintEffects",
 )
 _HEADER = ("apiVersion", "kind")
+_Kind = TypeVar("_Kind", bound=enum.Enum)
 
 
 class NodeConfigurationError(SettingsError):
@@ -117,6 +122,8 @@ class Layer:
     unified_memory: int | None = None
     excluded_cards: tuple[CardMatch, ...] | None = None
     placement: Placement | None = None
+    interposition: Interposition | None = None
+    memory_overflow: MemoryOverflow | None = None
     taint_effects: Mapping[str, Effect] | None = None
 
 
@@ -150,15 +157,15 @@ class Resolved:
 
 
 def resolve(
-    configuration: NodeConfiguration, name: str, labels: Mapping[str, str], defaults: Scales
+    configuration: NodeConfiguration, name: str, labels: Mapping[str, str], defaults: Rules
 ) -> Resolved:
-    """What holds for the node of that name and labels."""
+    """What holds for the node of that name and labels. `defaults`: the settings'."""
     applied = [
         index
         for index, override in enumerate(configuration.overrides)
         if override.nodes.matches(name, labels)
     ]
-    rules = Rules(defaults)
+    rules = defaults
     for layer in (configuration.layer, *(configuration.overrides[index].layer for index in applied)):
         rules = _over(rules, layer)
     return Resolved(rules, tuple(applied))
@@ -179,7 +186,11 @@ def _over(rules: Rules, layer: Layer) -> Rules:
         scales=scales,
         taint_effects={**rules.taint_effects, **(layer.taint_effects or {})},
         **_given(
-            unified_memory=layer.unified_memory, excluded=layer.excluded_cards, placement=layer.placement
+            unified_memory=layer.unified_memory,
+            excluded=layer.excluded_cards,
+            placement=layer.placement,
+            interposition=layer.interposition,
+            memory_overflow=layer.memory_overflow,
         ),
     )
 
@@ -193,15 +204,13 @@ def parse(content: bytes, file: str) -> NodeConfiguration:
     document = _document(content, file)
     kind = (document.get("apiVersion"), document.get("kind"))
     if kind != (CONFIG_API_VERSION, KIND):
-        raise NodeConfigurationError(
-            f"{file}: apiVersion {kind[0]!r}, kind {kind[1]!r} is not known here: "
-            f"write apiVersion: {CONFIG_API_VERSION}, kind: {KIND}"
-        )
+        problem = f"{file}: apiVersion {kind[0]!r}, kind {kind[1]!r} is not known here"
+        raise NodeConfigurationError([f"{problem}: write apiVersion: {CONFIG_API_VERSION}, kind: {KIND}"])
     mistakes: list[str] = []
     fields = Fields(document, "", (*_HEADER, *_SCALARS, "overrides"), mistakes)
     configuration = NodeConfiguration(_layer(fields), fields.each("overrides", _override) or ())
     if mistakes:
-        raise NodeConfigurationError("\n".join(f"{file}: {mistake}" for mistake in mistakes))
+        raise NodeConfigurationError([f"{file}: {mistake}" for mistake in mistakes])
     return configuration
 
 
@@ -209,10 +218,10 @@ def _document(content: bytes, file: str) -> dict[Any, Any]:
     try:
         document = strict_yaml.load(content)
     except strict_yaml.YamlError as error:
-        raise NodeConfigurationError(f"{file}: is not YAML: {error}") from error
+        raise NodeConfigurationError([f"{file}: is not YAML: {error}"]) from error
     if not isinstance(document, dict):
         what = "is empty" if document is None else f"is a {type(document).__name__}, not a mapping"
-        raise NodeConfigurationError(f"{file}: {what}: begin it with apiVersion: {CONFIG_API_VERSION}")
+        raise NodeConfigurationError([f"{file}: {what}: begin it with apiVersion: {CONFIG_API_VERSION}"])
     return document
 
 
@@ -224,7 +233,9 @@ def _layer(fields: Fields) -> Layer:
         reserved_memory=fields.read("reservedMemory", _bytes),
         unified_memory=fields.read("unifiedMemory", _enough),
         excluded_cards=fields.each("excludedCards", _excluded),
-        placement=fields.read("placement", _placement),
+        placement=fields.read("placement", _one_of(Placement)),
+        interposition=fields.read("interposition", _one_of(Interposition)),
+        memory_overflow=fields.read("memoryOverflow", _one_of(MemoryOverflow)),
         taint_effects=fields.read("taintEffects", _effects),
     )
 
@@ -316,12 +327,15 @@ def _enough(value: Any) -> int:
     return number
 
 
-def _placement(value: Any) -> Placement:
-    for placement in Placement:
-        if placement.value == value:
-            return placement
-    words = ", ".join(repr(placement.value) for placement in Placement)
-    raise ValueError(f"can't be {value!r}: write one of {words}")
+def _one_of(kinds: type[_Kind]) -> Callable[[Any], _Kind]:
+    def reading(value: Any) -> _Kind:
+        for kind in kinds:
+            if kind.value == value:
+                return kind
+        words = ", ".join(repr(kind.value) for kind in kinds)
+        raise ValueError(f"can't be {value!r}: write one of {words}")
+
+    return reading
 
 
 def _effects(value: Any) -> dict[str, Effect]:

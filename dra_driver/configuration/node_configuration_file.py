@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import Rules
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.configuration.node_configuration import (
     NodeConfiguration,
@@ -51,7 +51,7 @@ class NodeConfigurationFile:
         *,
         path: Path,
         node: Node,
-        defaults: Scales,
+        defaults: Rules,
         labels: Callable[[], Awaitable[Mapping[str, str]]],
         conditions: Conditions,
         loaded: Callable[[bool], None],

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from claim_mutator.rules import DeviceClasses, HighPriority, Policy, Rules
-from claim_mutator.settings import SettingsError, load, made, names
+from claim_mutator.settings import Settings, load, made
+from kube.settings import SettingsError, fields
+from kube.settings.sources import Found, flag
+
+
+def found(values: dict[str, Any]) -> Found:
+    return Found(values, {name: flag(name) for name in values})
 
 
 def test_defaults() -> None:
@@ -19,10 +25,10 @@ def test_defaults() -> None:
 
 
 def test_rules() -> None:
-    assert made({}).rules == Rules()
+    assert made(Found()).rules == Rules()
     given: dict[str, Any] = dict(  # noqa: C408 - as one would write flags
         privileged="allow",
-        node_name="convert",
+        preset_node_name="convert",
         high_priority="trusted",
         runtime_class="nvidia",
         default_memory=1000,
@@ -33,7 +39,7 @@ def test_rules() -> None:
         hide_cards=True,
         placement="spread",
     )
-    settings = made(given)
+    settings = made(found(given))
     assert settings.rules == Rules(
         default_memory=1000,
         default_cores=10,
@@ -83,7 +89,7 @@ def test_every_setting_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         load(["--help"], {})
     told = capsys.readouterr().out
-    assert [name for name in names() if f"--{name.replace('_', '-')} " not in told] == []
+    assert [field.name for field in fields(Settings) if f"{flag(field.name)} " not in told] == []
     assert " (default" not in [line.strip()[:9] for line in told.splitlines()]
 
 
@@ -93,22 +99,22 @@ def test_every_setting_is_described(capsys: pytest.CaptureFixture[str]) -> None:
         ({"listen": "8443"}, "ADDRESS:PORT"),
         ({"listen": "localhost:8443"}, "ADDRESS:PORT"),
         ({"http_address": "0.0.0.0:70000"}, "ADDRESS:PORT"),
-        ({"resource_count": "gpu!"}, "not a resource name"),
-        ({"resource_count": ""}, "at least one name"),
+        ({"resource_count": "gpu!"}, "names of resources"),
+        ({"resource_count": ""}, "names of resources, such as nvidia.com/gpu"),
         ({"resource_memory": "nvidia.com/gpu"}, "can't mean both count and memory"),
-        ({"default_count": "33"}, "--default-count (TESSERA_DEFAULT_COUNT): Expected `int` <= 32, not '33'"),
-        ({"default_count": "many"}, "Expected `int`"),
-        ({"privileged": "convert"}, "'deny' or 'allow'"),
-        ({"node_name": "allow"}, "'deny' or 'convert'"),
-        ({"memory_factor": "0"}, "Expected `int` >= 1"),
-        ({"hide_cards": "maybe"}, "Expected `bool`"),
-        ({"keeper_period": "0"}, "Expected `float` > 0"),
+        ({"default_count": "33"}, "--default-count can't be '33': write a whole number from 0 to 32"),
+        ({"default_count": "many"}, "whole number"),
+        ({"privileged": "convert"}, "write deny or allow"),
+        ({"preset_node_name": "allow"}, "write deny or convert"),
+        ({"memory_factor": "0"}, "from 1 to"),
+        ({"hide_cards": "maybe"}, "write true or false"),
+        ({"keeper_period": "0"}, "a number from 0.1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_mistakes(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        made(values)
+        made(found(values))
     assert message in caught.value.mistakes[0]
 
 
@@ -122,5 +128,5 @@ def test_command_lines_that_nobody_understands(arguments: list[str]) -> None:
 
 def test_all_mistakes_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
-        made({"listen": "x", "default_count": -1, "log_level": "loud"})
+        made(found({"listen": "x", "default_count": -1, "log_level": "loud"}))
     assert len(caught.value.mistakes) == 3

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.cards.capacity import Scales
-from dra_driver.cards.rules import CardMatch, Effect, Placement, Rules
+from dra_driver.cards.rules import CardMatch, Effect, Interposition, MemoryOverflow, Placement, Rules
 from dra_driver.configuration.node_configuration import NodeConfigurationError, parse, resolve
 
 HEAD = "apiVersion: gpu.tessera.dev/v1alpha1\nkind: NodeConfiguration\n"
-DEFAULTS = Scales(10, Fraction(1), Fraction(1))
+DEFAULTS = Rules(Scales(10, Fraction(1), Fraction(1)), interposition=Interposition.SHIM)
 FULL = """\
 splitCount: 4
 memoryScaling: 1.1
@@ -24,6 +24,7 @@ excludedCards:
   - index: 0
   - model: Quadro P4*
 placement: spread
+interposition: preload
 taintEffects:
   gpu.tessera.dev/xid: NoExecute
   gpu.tessera.dev/lost: None
@@ -68,8 +69,8 @@ def test_every_field() -> None:
 
 
 def test_what_is_left_out_is_the_settings() -> None:
-    assert rules("") == Rules(DEFAULTS)
-    assert rules("splitCount: null\nexcludedCards: ~\n") == Rules(DEFAULTS)
+    assert rules("") == DEFAULTS
+    assert rules("splitCount: null\nexcludedCards: ~\n") == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,22 @@ def test_the_later_override_wins(
 ) -> None:
     found = resolve(parse((HEAD + LAYERS).encode(), "f"), name, labels, DEFAULTS)
     assert (found.rules.scales.split_count, found.applied) == (split, applied)
+
+
+def test_memory_overflow() -> None:
+    assert rules("memoryOverflow: refuse\n").memory_overflow is MemoryOverflow.REFUSE
+    assert rules("splitCount: 3\n").memory_overflow is MemoryOverflow.SPILL
+    (mistake,) = mistakes(f"{HEAD}memoryOverflow: managed\n")
+    assert mistake == "/etc/f.yaml: memoryOverflow: can't be 'managed': write one of 'refuse', 'spill'"
+
+
+def test_interposition() -> None:
+    assert (
+        rules("interposition: preload\noverrides: [{nodes: {name: a-1}, interposition: shim}]\n") == DEFAULTS
+    )
+    assert rules("interposition: preload\n").interposition is Interposition.PRELOAD
+    (mistake,) = mistakes(f"{HEAD}interposition: hook\n")
+    assert mistake == "/etc/f.yaml: interposition: can't be 'hook': write one of 'preload', 'shim'"
 
 
 def test_lists_replace_and_taint_effects_add_up() -> None:

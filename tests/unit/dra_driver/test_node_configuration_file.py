@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import Rules
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.configuration.node_configuration_file import NodeConfigurationFile
 from dra_driver.errors import RetryableError
@@ -32,12 +33,12 @@ class Setting:
         self.now = 0.0
         self.loaded: list[bool] = []
         self.conditions = Conditions()
-        self.node = Node("node-a", Scales(), why_no_rules="not read yet")
+        self.node = Node("node-a", Rules(), why_no_rules="not read yet")
         self.node.found(two_cards())
         self.file = NodeConfigurationFile(
             path=self.path,
             node=self.node,
-            defaults=Scales(7),
+            defaults=Rules(Scales(7)),
             labels=self._labels,
             conditions=self.conditions,
             loaded=self.loaded.append,

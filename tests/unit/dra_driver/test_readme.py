@@ -12,13 +12,15 @@ from prometheus_client import CollectorRegistry
 
 from dra_driver import main
 from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import Rules
 from dra_driver.claims.ledger import Ledger
 from dra_driver.conditions import Condition, Conditions
-from dra_driver.configuration import settings, sources
+from dra_driver.configuration.settings import Settings
 from dra_driver.metrics import grant_figures, legacy_metrics
 from dra_driver.metrics.counters import Metrics
 from dra_driver.metrics.figures import Figures
 from dra_driver.node import Node
+from kube.settings import fields, sources
 
 README = Path(main.__file__).with_name("README.md")
 
@@ -37,7 +39,7 @@ def settings_table() -> str:
                 f"`{field.default}`" if field.default is not None else "",
                 field.description,
             )
-            for field in settings.fields()
+            for field in fields(Settings)
         ),
     )
 
@@ -45,7 +47,7 @@ def settings_table() -> str:
 def families(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
     registry = CollectorRegistry()
     Metrics(registry)
-    node = Node("node-a", Scales())
+    node = Node("node-a", Rules())
     registry.register(
         Figures(release="0", node=node, ledger=Ledger(tmp_path / "ledger", "boot"), conditions=Conditions())
     )

@@ -86,7 +86,7 @@ def test_a_card_that_is_reserved_whole_is_withheld() -> None:
 
 
 def test_new_rules_are_told_once_and_take_back_what_they_gave() -> None:
-    node, told = Node("node-a", Scales()), []
+    node, told = Node("node-a", Rules()), []
     node.listen(lambda: told.append(node.cards))
     node.found(found())
     for rules in (Rules(excluded=(CardMatch(index=1),)), Rules(excluded=(CardMatch(index=1),)), Rules()):

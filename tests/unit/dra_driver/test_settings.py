@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.cards.capacity import Scales
-from dra_driver.configuration import sources
-from dra_driver.configuration.settings import SettingsError, fields, load
+from dra_driver.cards.rules import Interposition, Rules
+from dra_driver.configuration.settings import Settings, load
+from kube.settings import SettingsError, fields, sources
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     settings = load(["--node-name", "a"])
-    assert settings.scales == Scales(10, Fraction(1), Fraction(1))
+    assert settings.rules == Rules(Scales(10, Fraction(1), Fraction(1)))
     assert settings.sockets.dra == Path("/var/lib/kubelet/plugins/gpu.tessera.dev/dra.sock")
     assert settings.sockets.registration == Path("/var/lib/kubelet/plugins_registry/gpu.tessera.dev-reg.sock")
     assert settings.http_address == "0.0.0.0:9470"
@@ -43,7 +44,8 @@ def test_a_flag_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_scaling_is_exact() -> None:
-    assert load(["--node-name", "a", "--memory-scaling", "1.1"]).scales.memory_scaling == Fraction(11, 10)
+    settings = load(["--node-name", "a", "--memory-scaling", "1.1"])
+    assert settings.rules.scales.memory_scaling == Fraction(11, 10)
 
 
 def test_an_ipv6_address() -> None:
@@ -81,7 +83,7 @@ def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> N
         {"TESSERA_SETTINGS": str(file), "TESSERA_LOG_LEVEL": "debug", "TESSERA_SPLIT_COUNT": "4"},
     )
     assert (settings.split_count, settings.log_level, settings.node_name) == (5, "debug", "file")
-    assert settings.scales.core_scaling == Fraction(11, 10)
+    assert settings.rules.scales.core_scaling == Fraction(11, 10)
     assert settings.legacy_metrics
     assert (settings.pod_uid, settings.look_period) == (None, 30)
 
@@ -127,6 +129,13 @@ def test_a_switch(arguments: list[str], expected: bool) -> None:
     assert load(["--node-name", "a", *arguments], {}).legacy_metrics is expected
 
 
+def test_interposition_is_a_rule() -> None:
+    assert load(["--node-name", "a"], {}).rules.interposition is Interposition.PRELOAD
+    assert load(["--node-name", "a", "--interposition", "shim"], {}).rules.interposition is Interposition.SHIM
+    with pytest.raises(SettingsError, match="can't be 'hook': write preload or shim"):
+        load(["--node-name", "a"], {"TESSERA_INTERPOSITION": "hook"})
+
+
 def test_a_flag_without_its_value() -> None:
     with pytest.raises(SettingsError, match=r"^argument --split-count: expected one argument$"):
         load(["--split-count", "--node-name", "a"], {})
@@ -147,7 +156,7 @@ def test_unknown_variables_are_told() -> None:
         "TESSERA_MUTATOR_SERVICE_PORT_HTTPS",
         "PATH",
     ]
-    assert sources.unknown_variables(names, fields()) == [
+    assert sources.unknown_variables(names, fields(Settings)) == [
         "environment variable TESSERA_SPLIT_COUNTS is ignored: it is no setting;"
         " is TESSERA_SPLIT_COUNT meant?"
     ]
@@ -158,12 +167,12 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
         load(["--help"], {})
     said = capsys.readouterr().out
     assert caught.value.code == 0
-    assert all(f"  {sources.flag(field.name)} " in said for field in fields())
+    assert all(f"  {sources.flag(field.name)} " in said for field in fields(Settings))
 
 
 @given(
-    st.lists(st.one_of(st.sampled_from([sources.flag(field.name) for field in fields()]), st.text())),
-    st.dictionaries(st.sampled_from([sources.variable(field.name) for field in fields()]), st.text()),
+    st.lists(st.one_of(st.sampled_from([sources.flag(field.name) for field in fields(Settings)]), st.text())),
+    st.dictionaries(st.sampled_from([sources.variable(field.name) for field in fields(Settings)]), st.text()),
 )
 def test_nothing_given_breaks_it(arguments: list[str], environment: dict[str, str]) -> None:
     """Settings, or sentences; never another error."""
@@ -174,8 +183,9 @@ def test_nothing_given_breaks_it(arguments: list[str], environment: dict[str, st
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        pytest.param("--http-address", "9470", "it must be HOST:PORT", id="no-host"),
-        pytest.param("--http-address", "a:99999", "it must be HOST:PORT", id="port"),
+        pytest.param("--http-address", "9470", "write ADDRESS:PORT", id="no-address"),
+        pytest.param("--http-address", "localhost:9470", "write ADDRESS:PORT", id="name"),
+        pytest.param("--http-address", "0.0.0.0:99999", "write ADDRESS:PORT", id="port"),
         pytest.param("--memory-scaling", "0", "write a number from 0.01 to 100", id="no-memory"),
         pytest.param("--memory-scaling", "1e999999999", "write a number", id="enormous"),
         pytest.param("--memory-scaling", "NaN", "can.t be .NaN.", id="nan"),

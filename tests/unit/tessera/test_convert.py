@@ -291,7 +291,7 @@ def test_the_servers_release_decides_the_form() -> None:
         (("--kubernetes", "1.34"), "--kubernetes: 1.34 is no release that works"),
         (("--set", "colour=red"), "--set: colour=red is no flag of tessera-mutator"),
         (("--set", "privileged"), "write NAME=VALUE"),
-        (("--set", "privileged=perhaps"), "--set: privileged: "),
+        (("--set", "privileged=perhaps"), "--set: privileged can't be 'perhaps': write deny or allow"),
         (("--instances", "many"), "--instances: 'many' is not a quantity"),
     ],
 )
@@ -303,7 +303,7 @@ def test_flags(flags: tuple[str, ...], message: str) -> None:
 
 def test_settings() -> None:
     assert run(corpus("074")).exit_code == 1
-    result = run(corpus("074"), "--set", "node-name=convert")
+    result = run(corpus("074"), "--set", "preset-node-name=convert")
     assert "nodeName:" not in result.stdout.partition("kind: Pod")[2]
     assert "matchFields" in result.stdout
 

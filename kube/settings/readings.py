@@ -5,6 +5,7 @@ Each function makes a reading; a reading raises ValueError with the rest of the 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -23,6 +24,19 @@ def text(pattern: str, wanted: str) -> Reading:
         if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
             raise ValueError(f"write {wanted}")
         return value
+
+    return reading
+
+
+def words(pattern: str, wanted: str, least: int = 1) -> Reading:
+    """At least so many, each as `pattern`: with commas in between, or a YAML list → a tuple."""
+
+    def reading(value: Any) -> tuple[str, ...]:
+        parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+        found = tuple(str(part).strip() for part in parts if str(part).strip())
+        if len(found) < least or any(re.fullmatch(pattern, part) is None for part in found):
+            raise ValueError(f"write {wanted}")
+        return found
 
     return reading
 
@@ -107,8 +121,13 @@ def numbers(least: int, most: int) -> Reading:
 
 
 def address(value: Any) -> str:
-    """HOST:PORT."""
+    """ADDRESS:PORT."""
     host, _, port = str(value).rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError("it must be HOST:PORT, such as 0.0.0.0:9470 or [::]:9470")
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        is_usable = port.isascii() and port.isdigit() and int(port) <= 65535
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ValueError("write ADDRESS:PORT, such as 0.0.0.0:9470 or [::]:9470")
     return str(value)

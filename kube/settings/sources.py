@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dra_driver.configuration import strict_yaml
+from kube import strict_yaml
 
 PREFIX = "TESSERA_"
 FILE = "settings"
