@@ -38,7 +38,7 @@ static uint64_t region_bytes;
 static uint64_t blocks_made;
 
 static bool reserve(void) {
-  for (uint64_t size = 1ull << 38; size >= 1ull << 30; size >>= 1) {
+  for (uint64_t size = 1ull << 38; size >= 1ull << 28; size >>= 1) {
     void *found = mmap(BASE, size * CLASSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (found == MAP_FAILED) continue; /* RLIMIT_AS: make do with less */
     reservation = (CUdeviceptr)(uintptr_t)found;
@@ -102,7 +102,7 @@ struct block *address_take(uint64_t bytes, bool whole_pages) {
 
 struct block *address_find(CUdeviceptr address) {
   if (reservation == 0 || address < reservation || address - reservation >= region_bytes * CLASSES)
-    return mapping_find(address);
+    return address >> 32 == 0 ? low_find(address) : mapping_find(address);
   const struct region *region = &regions[(address - reservation) / region_bytes];
   uint64_t cell = (address - region->base) / region->cell_bytes;
   if (cell >= region->cells) return NULL;
@@ -126,6 +126,7 @@ static void unmap_file(struct block *block) {
 }
 
 void address_drop(struct block *block) {
+  if (low_drop(block)) return;
   struct region *region = &regions[(block->base - reservation) / region_bytes];
   if (block->file != 0) {
     unmap_file(block);
@@ -148,6 +149,7 @@ void address_each(void (*visit)(struct block *block, void *argument), void *argu
       struct block *block = cell_at(&regions[class], cell);
       if (block->kind != BLOCK_FREE) visit(block, argument);
     }
+  low_each(visit, argument);
 }
 
 bool address_open(struct block *block) {
@@ -156,8 +158,13 @@ bool address_open(struct block *block) {
   if (block->kind == BLOCK_MAPPED) return false; /* cuMemSetAccess decides */
   CUdeviceptr first = block->base / OPEN_UNIT * OPEN_UNIT;
   CUdeviceptr end = (block->base + block->bytes + OPEN_UNIT - 1) / OPEN_UNIT * OPEN_UNIT;
-  if (first < reservation) first = reservation;
-  if (end > reservation + region_bytes * CLASSES) end = reservation + region_bytes * CLASSES;
+  if (block->base >> 32 == 0) { /* alone in its pages */
+    first = block->base;
+    end = block->base + shared_bytes(block->bytes);
+  } else {
+    if (first < reservation) first = reservation;
+    if (end > reservation + region_bytes * CLASSES) end = reservation + region_bytes * CLASSES;
+  }
   void *start = (void *)(uintptr_t)first;  // NOLINT(performance-no-int-to-ptr)
   block->readable = mprotect(start, end - first, PROT_READ | PROT_WRITE) == 0;
   return block->readable;

@@ -24,6 +24,8 @@ bool memory_take(uint32_t card, uint64_t bytes) {
     if (bytes > memory_free(card)) return false;
   }
   struct card_state *dynamic = &member_state()->dynamic[card];
+  if (dynamic->used_bytes + bytes > dynamic->peak_bytes)
+    reap_dead_of_few(); /* the peak is of the living alone */
   member_slot()->used_bytes[card] += bytes;
   dynamic->used_bytes += bytes;
   if (dynamic->used_bytes > dynamic->peak_bytes) dynamic->peak_bytes = dynamic->used_bytes;

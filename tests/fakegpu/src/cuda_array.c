@@ -2,7 +2,7 @@
  *
  * Arrays and mipmapped arrays. The real layout is tiled and secret; here rows are padded to 64 bytes and,
  * from two dimensions on, to groups of eight, a tile's shape (a guess), and the whole to the granularity.
- * What CUDA calls sparse or deferred has no memory of its own until it is mapped, which is not imitated.
+ * What CUDA calls sparse or deferred has no memory of its own (cuda_sparse.c).
  */
 #include "driver.h"
 
@@ -97,8 +97,8 @@ static CUresult take(CUcontext context, uint64_t bytes, unsigned flags, struct b
 static CUarray new_array(CUcontext context, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor) {
   CUarray array = object_new(&spare, sizeof *array, MAGIC_ARRAY);
   if (array == NULL) return NULL;
-  array->context = context;
-  array->context_id = context->id;
+  array->context = context_owner(context);
+  array->context_id = array->context->id;
   array->descriptor = *descriptor;
   return array;
 }
@@ -137,6 +137,7 @@ CUresult cuArrayDestroy(CUarray array) {
     result = CUDA_ERROR_INVALID_HANDLE; /* it belongs to the mipmapped array */
   } else {
     if (array->block != NULL) block_free(array->block);
+    sparse_forget(array);
     object_drop(&spare, array);
   }
   driver_unlock();
@@ -205,6 +206,7 @@ static uint64_t make_levels(CUmipmappedArray mipmap, const CUDA_ARRAY3D_DESCRIPT
 static void drop_mipmap(CUmipmappedArray mipmap) {
   for (unsigned level = 0; level < mipmap->count; level++) object_drop(&spare, mipmap->levels[level]);
   if (mipmap->block != NULL) block_free(mipmap->block);
+  sparse_forget(mipmap);
   object_drop(&spare_mipmaps, mipmap);
 }
 
@@ -219,8 +221,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *made, const CUDA_ARRAY3D_DESCR
   CUmipmappedArray mipmap = object_new(&spare_mipmaps, sizeof *mipmap, MAGIC_MIPMAP);
   result = CUDA_ERROR_OUT_OF_MEMORY;
   if (mipmap != NULL) {
-    mipmap->context = context;
-    mipmap->context_id = context->id;
+    mipmap->context = context_owner(context);
+    mipmap->context_id = mipmap->context->id;
     uint64_t bytes = make_levels(mipmap, descriptor, levels);
     if (bytes != 0) result = take(context, bytes, descriptor->flags, &mipmap->block);
     for (unsigned level = 0; level < mipmap->count; level++) mipmap->levels[level]->block = mipmap->block;

@@ -6,7 +6,8 @@
  */
 #include "driver.h"
 
-#define ATTRIBUTES 144u
+#define ATTRIBUTES 150u
+#define ATTRIBUTES_BEFORE_13 144u
 
 /* By attribute number; 0 where a card simply hasn't got it. Those of the inventory are put in below. */
 static const int fixed[ATTRIBUTES] = {
@@ -63,6 +64,9 @@ static const int fixed[ATTRIBUTES] = {
     [126] = 1,                                 /* memory synchronisation domains */
     [129] = 1,                                 /* unified function pointers */
     [131] = -1,                                /* no NUMA node of its own */
+    [145] = 1,                                 /* virtual memory management of the host's memory */
+    [148] = 1,                                 /* reductions among stream memory operations */
+    [149] = 1,                                 /* locality domains */
 };
 
 struct generation {
@@ -119,6 +123,8 @@ static int attribute_of(const struct card_config *card, CUdevice_attribute attri
     case 120: /* clusters */
     case 127: /* tensor maps */
       return card->compute_major >= 9;
+    case 132: /* multicast: from NVSwitch of the third generation on */
+      return card->compute_major >= 9 && card->nvlink_domain != 0;
     case 134:
       return card->numa_node;
     case 139:
@@ -133,7 +139,8 @@ static int attribute_of(const struct card_config *card, CUdevice_attribute attri
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   CUresult ready = driver_ready();
   if (ready != CUDA_SUCCESS) return ready;
-  if (value == NULL || attribute == 0 || attribute >= ATTRIBUTES) return CUDA_ERROR_INVALID_VALUE;
+  unsigned end = member_state()->driver.cuda_version < 13000 ? ATTRIBUTES_BEFORE_13 : ATTRIBUTES;
+  if (value == NULL || attribute == 0 || attribute >= end) return CUDA_ERROR_INVALID_VALUE;
   const struct card_config *card = device_config(device);
   if (card == NULL) return CUDA_ERROR_INVALID_DEVICE;
   *value = attribute_of(card, attribute);

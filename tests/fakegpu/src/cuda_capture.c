@@ -101,6 +101,7 @@ CUresult capture_work(CUcontext context, CUstream stream, CUgraphNodeParams *par
   if (result == CUDA_SUCCESS && part != NULL) {
     *captured = true;
     result = work_from(params, context, &work);
+    if (result == CUDA_SUCCESS) graph_memory_reuse(&work, part->frontier.nodes, part->frontier.count);
     if (result == CUDA_SUCCESS) result = add_node(part, &work);
     if (result == CUDA_SUCCESS && params->type == NODE_MEM_ALLOC)
       params->alloc.address = work.params.alloc.address;

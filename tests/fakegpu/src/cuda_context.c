@@ -44,7 +44,8 @@ static void set_limits(CUcontext context) {
 }
 
 /* A new context and its share of the card, or the driver's refusal. Under driver_lock. */
-static CUresult create(CUdevice ordinal, unsigned flags, unsigned api_version, CUcontext *made) {
+static CUresult create(CUdevice ordinal, unsigned flags, unsigned api_version, uint64_t bytes,
+                       CUcontext *made) {
   const struct device *device = device_at(ordinal);
   if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
   CUcontext context = object_new(&spare, sizeof *context, MAGIC_CONTEXT);
@@ -56,16 +57,27 @@ static CUresult create(CUdevice ordinal, unsigned flags, unsigned api_version, C
   context->id = ++contexts_made;
   set_limits(context);
   state_lock();
-  bool fits = memory_take(device->card, member_state()->driver.context_bytes);
+  bool fits = memory_take(device->card, bytes);
   if (fits) member_slot()->contexts[device->card]++;
   state_unlock();
   if (!fits) {
     object_drop(&spare, context);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  clock_sleep(member_state()->driver.context_ns);
+  context->charged = bytes;
   *made = context;
   return CUDA_SUCCESS;
+}
+
+static CUresult create_whole(CUdevice ordinal, unsigned flags, unsigned api_version, CUcontext *made) {
+  const struct driver_config *driver = &member_state()->driver;
+  CUresult result = create(ordinal, flags, api_version, driver->context_bytes, made);
+  if (result == CUDA_SUCCESS) clock_sleep(driver->context_ns);
+  return result;
+}
+
+CUresult context_new(CUdevice device, uint64_t bytes, CUcontext *made) {
+  return create(device, 0, VERSION_NOW, bytes, made);
 }
 
 /* Work of the context that still runs goes on in the timeline; the real driver would wait or kill it. */
@@ -74,10 +86,16 @@ static void destroy(CUcontext context) {
   streams_drop(context);
   blocks_drop(context);
   state_lock();
-  memory_give(context->card, member_state()->driver.context_bytes);
+  memory_give(context->card, context->charged);
   member_slot()->contexts[context->card]--;
   state_unlock();
   object_drop(&spare, context);
+}
+
+void context_end(CUcontext context) { destroy(context); }
+
+CUcontext context_owner(CUcontext context) {
+  return context->green == NULL ? context : device_at(context->device)->primary;
 }
 
 static CUresult push(CUcontext context) {
@@ -127,7 +145,7 @@ static CUresult create_and_push(CUcontext *context, unsigned flags, CUdevice dev
   if (context == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
   driver_lock();
   CUcontext made = NULL;
-  CUresult result = create(device, flags, api_version, &made);
+  CUresult result = create_whole(device, flags, api_version, &made);
   driver_unlock();
   if (result != CUDA_SUCCESS) return result;
   *context = made;
@@ -157,7 +175,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   driver_lock();
   CUresult result = CUDA_SUCCESS;
-  if (!context_alive(context) || context->primary)
+  if (!context_alive(context) || context->primary || context->green != NULL)
     result = CUDA_ERROR_INVALID_CONTEXT;
   else
     destroy(context);
@@ -192,7 +210,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal) {
   struct device *device = device_at(ordinal);
   CUresult result = device == NULL ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && device->primary == NULL) {
-    result = create(ordinal, device->primary_flags, VERSION_NOW, &device->primary);
+    result = create_whole(ordinal, device->primary_flags, VERSION_NOW, &device->primary);
     if (result == CUDA_SUCCESS) device->primary->primary = true;
   }
   if (result == CUDA_SUCCESS) {

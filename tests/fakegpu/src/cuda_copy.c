@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies and fills. They take no device time, but wait for what their stream has before them when they are
- * synchronous. Asynchronous ones are done at the call (kernels here compute nothing that a copy could miss).
+ * Copies and fills. Those to and from the host take no device time, since copy engines do them; those within
+ * a card are kernels there, which take it where the inventory says so (copy_gib_s). Synchronous ones wait for
+ * what their stream has before them. Bytes move at the call (kernels here compute nothing that a copy could
+ * miss).
  */
 #include "driver.h"
 
@@ -25,6 +27,17 @@ void *memory_reach(CUdeviceptr address, uint64_t bytes, bool must_be_device) {
   return (void *)(uintptr_t)address;  // NOLINT(performance-no-int-to-ptr)
 }
 
+bool memory_on_card(CUdeviceptr address, uint32_t card) {
+  const struct block *block = address_find(address);
+  return block != NULL && block->kind != BLOCK_HOST && block->kind != BLOCK_REGISTERED && block->card == card;
+}
+
+CUresult copy_run(CUcontext context, CUstream stream, uint64_t bytes) {
+  uint64_t rate = member_state()->driver.copy_gib_s;
+  if (rate == 0) return CUDA_SUCCESS;
+  return kernel_run(context, stream, (uint64_t)((double)bytes / (double)(rate << 30) * 1e9));
+}
+
 static CUresult copy(CUdeviceptr target, bool target_is_device, CUdeviceptr source, bool source_is_device,
                      uint64_t bytes, CUstream handle, bool synchronous) {
   CUcontext context = NULL;
@@ -46,12 +59,15 @@ static CUresult copy(CUdeviceptr target, bool target_is_device, CUdeviceptr sour
     result = capture_work(context, stream, &node, false, &captured);
     if (result != CUDA_SUCCESS || captured) return result;
   }
-  if (synchronous) timeline_wait(context->card, stream_newest(context, stream));
   driver_lock();
   void *to = target == 0 ? NULL : memory_reach(target, bytes, target_is_device);
   const void *from = source == 0 ? NULL : memory_reach(source, bytes, source_is_device);
+  bool within = memory_on_card(target, context->card) && memory_on_card(source, context->card);
   driver_unlock();
   if (to == NULL || from == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (within) result = copy_run(context, stream, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  if (synchronous) timeline_wait(context->card, stream_newest(context, stream));
   memmove(to, from, bytes);
   return CUDA_SUCCESS;
 }
@@ -101,6 +117,8 @@ static CUresult fill(CUdeviceptr target, const void *value, size_t width, size_t
   unsigned char *to = target == 0 ? NULL : memory_reach(target, count * width, true);
   driver_unlock();
   if (to == NULL) return CUDA_ERROR_INVALID_VALUE;
+  result = copy_run(context, stream, count * width);
+  if (result != CUDA_SUCCESS) return result;
   if (width == 1) {
     memset(to, *(const unsigned char *)value, count);
     return CUDA_SUCCESS;

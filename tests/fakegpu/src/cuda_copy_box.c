@@ -48,6 +48,11 @@ static char *place(const struct end *end, struct box box, size_t *pitch, size_t 
   return base == 0 ? NULL : memory_reach(base + skipped, bytes, device);
 }
 
+static bool on_card(const struct end *end, uint32_t card) {
+  if (end->type == MEMORY_ARRAY) return end->array->block->card == card;
+  return end->type != MEMORY_HOST && memory_on_card(end->device, card);
+}
+
 static CUDA_MEMCPY3D_v2 described(const struct end *to, const struct end *from, struct box box) {
   return (CUDA_MEMCPY3D_v2){.source_x = from->x,
                             .source_y = from->y,
@@ -87,13 +92,17 @@ static CUresult copy(const struct end *to, const struct end *from, struct box bo
     result = capture_work(context, stream, &node, false, &captured);
     if (result != CUDA_SUCCESS || captured) return result;
   }
-  if (synchronous) timeline_wait(context->card, stream_newest(context, stream));
   size_t to_pitch = 0, to_slice = 0, from_pitch = 0, from_slice = 0;
   driver_lock();
   char *target = place(to, box, &to_pitch, &to_slice);
   const char *source = place(from, box, &from_pitch, &from_slice);
+  bool there = target != NULL && source != NULL;
+  bool within = there && on_card(to, context->card) && on_card(from, context->card);
   driver_unlock();
-  if (target == NULL || source == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (!there) return CUDA_ERROR_INVALID_VALUE;
+  if (within) result = copy_run(context, stream, (uint64_t)box.width * box.height * box.depth);
+  if (result != CUDA_SUCCESS) return result;
+  if (synchronous) timeline_wait(context->card, stream_newest(context, stream));
   for (size_t z = 0; z < box.depth; z++)
     for (size_t y = 0; y < box.height; y++)
       memmove(target + z * to_slice + y * to_pitch, source + z * from_slice + y * from_pitch, box.width);
@@ -230,6 +239,8 @@ static CUresult fill(CUdeviceptr target, size_t pitch, const void *value, size_t
   char *first = target == 0 ? NULL : memory_reach(target, (box.height - 1) * pitch + box.width * cell, true);
   driver_unlock();
   if (first == NULL) return CUDA_ERROR_INVALID_VALUE;
+  result = copy_run(context, stream, (uint64_t)box.width * box.height * cell);
+  if (result != CUDA_SUCCESS) return result;
   for (size_t y = 0; y < box.height; y++)
     for (size_t x = 0; x < box.width; x++) memcpy(first + y * pitch + x * cell, value, cell);
   return CUDA_SUCCESS;

@@ -78,18 +78,26 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 CUresult cuEventDestroy(CUevent event) { return cuEventDestroy_v2(event); }
 
+/* Green contexts belong to their device's primary one. */
+static bool same_family(CUcontext one, CUcontext other) {
+  if (one == other) return true;
+  return one->device == other->device && (one->primary || one->green != NULL) &&
+         (other->primary || other->green != NULL);
+}
+
 CUresult cuEventRecord(CUevent event, CUstream handle) {
   CUcontext context = NULL;
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!event_alive(event)) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (!same_family(event->context, context)) return CUDA_ERROR_INVALID_HANDLE;
   bool captured = false;
   result = capture_record(context, stream, event, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   driver_lock();
-  event->sequence = stream_newest(context, stream);
+  event->sequence = timeline_mark(context->card, stream_newest(context, stream));
+  if (event->sequence % EVENTS_SETTLE_EVERY == 0) events_settle(context->card);
   event->recorded_ns = clock_now();
   event->done_ns = 0;
   event->recorded = true;

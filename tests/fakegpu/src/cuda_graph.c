@@ -21,6 +21,7 @@ CUgraph graph_new(void) {
 
 static void node_free(CUgraphNode node) {
   if (node->work.type == NODE_GRAPH) graph_free(node->work.params.graph);
+  if (node->work.type == NODE_CONDITIONAL) conditional_drop(&node->work);
   if (node->work.memory != NULL) graph_memory_drop(node->work.memory);
   free(node->needs);
   object_drop(&spare_nodes, node);
@@ -83,6 +84,7 @@ static bool copy_nodes(CUgraph clone, CUgraph original) {
     struct work work = node->work;
     if (work.memory != NULL || work.type == NODE_MEM_FREE)
       return false; /* the manual: not with memory nodes */
+    if (work.type == NODE_CONDITIONAL) return false; /* a simplification */
     if (work.type == NODE_GRAPH) {
       work.params.graph = graph_copy(node->work.params.graph);
       if (work.params.graph == NULL) return false;

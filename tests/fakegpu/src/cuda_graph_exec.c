@@ -14,9 +14,20 @@ static unsigned execs_made;
 
 static bool alive(CUgraphExec exec) { return exec != NULL && exec->object.magic == MAGIC_EXEC; }
 
+struct step *step_of(CUgraphExec exec, CUgraphNode node) {
+  if (driver_ready() != CUDA_SUCCESS || !alive(exec) || !node_alive(node)) return NULL;
+  for (size_t index = 0; index < exec->count; index++)
+    if (exec->steps[index].node == node && exec->steps[index].node_id == node->id) return &exec->steps[index];
+  return NULL;
+}
+
 static bool append(CUgraphNode node, void *argument) {
   CUgraphExec exec = argument;
   if (node->work.type == NODE_GRAPH) return graph_walk(node->work.params.graph, append, exec);
+  if (node->work.type == NODE_CONDITIONAL) {
+    CUgraph branch = conditional_branch(&node->work);
+    return branch == NULL || graph_walk(branch, append, exec);
+  }
   struct step *grown = realloc(exec->steps, (exec->count + 1) * sizeof *grown);
   if (grown == NULL) return false;
   exec->steps = grown;

@@ -73,6 +73,45 @@ void graph_memory_drop(struct graph_memory *memory) {
   forget_if_unused(memory);
 }
 
+/* Frees of the address among a node and all that it comes after. */
+static unsigned frees_up_to(CUgraphNode node, CUdeviceptr address) {
+  if (node->visit != 0) return 0;
+  node->visit = 1;
+  unsigned found = node->work.type == NODE_MEM_FREE && node->work.params.freed == address;
+  for (size_t index = 0; index < node->need_count; index++) found += frees_up_to(node->needs[index], address);
+  return found;
+}
+
+/* Whether every use that the graph has of this memory is over before the new node. */
+static bool is_over(const struct graph_memory *memory, const CUgraphNode *needs, size_t need_count) {
+  unsigned uses = 0, frees = 0;
+  for (CUgraphNode node = needs[0]->graph->first; node != NULL; node = node->next) {
+    node->visit = 0;
+    uses += node->work.memory == memory;
+  }
+  for (size_t index = 0; index < need_count; index++)
+    frees += frees_up_to(needs[index], memory->block->base);
+  return uses == frees;
+}
+
+/* "CUDA may reuse memory within a graph by assigning the same virtual address ranges to different allocations
+ * whose lifetimes do not overlap" (CUDA programming guide, "Graph memory nodes"). Here: the first that is as
+ * large, where the order of the nodes says that it has been freed. */
+void graph_memory_reuse(struct work *work, const CUgraphNode *needs, size_t need_count) {
+  if (work->type != NODE_MEM_ALLOC || need_count == 0) return;
+  for (CUgraphNode node = needs[0]->graph->first; node != NULL; node = node->next) {
+    struct graph_memory *memory = node->work.memory;
+    if (memory == NULL || memory->pool != work->memory->pool || memory->bytes < work->memory->bytes ||
+        !is_over(memory, needs, need_count))
+      continue;
+    graph_memory_drop(work->memory);
+    memory->references++;
+    work->memory = memory;
+    work->params.alloc.address = memory->block->base;
+    return;
+  }
+}
+
 static void set_live(struct graph_memory *memory, bool live) {
   memory->live = live;
   memory->block->kind = live ? BLOCK_GRAPH : BLOCK_RESERVED;

@@ -67,7 +67,7 @@ CUresult work_from(const CUgraphNodeParams *params, CUcontext context, struct wo
     case NODE_MEM_FREE:
       return graph_memory_known(params->freed) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
-      return CUDA_ERROR_NOT_SUPPORTED; /* semaphores, stream memory operations, conditions */
+      return more_from(work);
   }
 }
 
@@ -111,6 +111,16 @@ CUresult work_run(const struct work *work, CUstream stream) {
       return cuEventRecord(work->params.event, stream);
     case NODE_WAIT_EVENT:
       return cuStreamWaitEvent(stream, work->params.event, 0);
+    case NODE_SIGNAL:
+      return cuSignalExternalSemaphoresAsync(work->params.semaphores.semaphores,
+                                             work->params.semaphores.params, work->params.semaphores.count,
+                                             stream);
+    case NODE_WAIT:
+      return cuWaitExternalSemaphoresAsync(work->params.semaphores.semaphores, work->params.semaphores.params,
+                                           work->params.semaphores.count, stream);
+    case NODE_BATCH:
+      return cuStreamBatchMemOp_v2(stream, work->params.batch.count, work->params.batch.operations,
+                                   work->params.batch.flags);
     default:
       return CUDA_SUCCESS;
   }
@@ -129,6 +139,7 @@ static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *needs, 
   driver_lock();
   *work = (struct work){0};
   result = work_from(params, context, work);
+  if (result == CUDA_SUCCESS) graph_memory_reuse(work, needs, need_count);
   CUgraphNode node = result == CUDA_SUCCESS ? node_add(graph, needs, need_count, work) : NULL;
   if (result == CUDA_SUCCESS && node == NULL)
     result = CUDA_ERROR_INVALID_VALUE; /* a dependency named twice */
@@ -137,8 +148,8 @@ static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *needs, 
   return result;
 }
 
-static CUresult add_plain(CUgraphNode *made, CUgraph graph, const CUgraphNode *needs, size_t need_count,
-                          const CUgraphNodeParams *params) {
+CUresult node_new(CUgraphNode *made, CUgraph graph, const CUgraphNode *needs, size_t need_count,
+                  const CUgraphNodeParams *params) {
   struct work work;
   return add(made, graph, needs, need_count, params, &work);
 }
@@ -146,7 +157,7 @@ static CUresult add_plain(CUgraphNode *made, CUgraph graph, const CUgraphNode *n
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs,
                                  size_t need_count, const CUDA_KERNEL_NODE_PARAMS_v2 *params) {
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_KERNEL, .kernel = *params});
 }
 
@@ -159,7 +170,7 @@ static CUDA_KERNEL_NODE_PARAMS_v2 widened(const CUDA_KERNEL_NODE_PARAMS_v1 *para
 CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs, size_t need_count,
                               const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_KERNEL, .kernel = widened(params)});
 }
 
@@ -167,7 +178,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
                               const CUDA_MEMCPY3D_v2 *copy, CUcontext context) {
   (void)context;
   if (copy == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_MEMCPY, .copy.copy = *copy});
 }
 
@@ -175,39 +186,39 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
                               const CUDA_MEMSET_NODE_PARAMS_v1 *fill, CUcontext context) {
   (void)context;
   if (fill == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return add_plain(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_MEMSET, .fill = *fill});
+  return node_new(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_MEMSET, .fill = *fill});
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs, size_t need_count,
                             const CUDA_HOST_NODE_PARAMS_v1 *params) {
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  return add_plain(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_HOST, .host = *params});
+  return node_new(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_HOST, .host = *params});
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs,
                                   size_t need_count, CUgraph child) {
-  return add_plain(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_GRAPH, .graph = child});
+  return node_new(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_GRAPH, .graph = child});
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs, size_t need_count) {
-  return add_plain(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_EMPTY, .event = NULL});
+  return node_new(node, graph, needs, need_count, &(CUgraphNodeParams){.type = NODE_EMPTY, .event = NULL});
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs,
                                    size_t need_count, CUevent event) {
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_EVENT_RECORD, .event = event});
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs,
                                  size_t need_count, CUevent event) {
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_WAIT_EVENT, .event = event});
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs, size_t need_count,
                                CUdeviceptr address) {
-  return add_plain(node, graph, needs, need_count,
+  return node_new(node, graph, needs, need_count,
                    &(CUgraphNodeParams){.type = NODE_MEM_FREE, .freed = address});
 }
 
@@ -231,6 +242,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
   if (result != CUDA_SUCCESS) return result;
   if (params->type == NODE_MEM_ALLOC) params->alloc.address = work.params.alloc.address;
   if (params->type == NODE_GRAPH) params->graph = work.params.graph;
+  if (params->type == NODE_CONDITIONAL) params->conditional.graphs = work.params.conditional.graphs;
   return CUDA_SUCCESS;
 }
 
@@ -244,7 +256,7 @@ static CUresult change(struct work *target, const CUgraphNodeParams *params) {
   CUcontext context = NULL;
   struct work work = {.cooperative = target->cooperative};
   if (target->type != params->type || params->type == NODE_MEM_ALLOC || params->type == NODE_MEM_FREE ||
-      params->type == NODE_GRAPH)
+      params->type == NODE_GRAPH || params->type == NODE_CONDITIONAL)
     return CUDA_ERROR_INVALID_VALUE;
   if (context_current(&context) != CUDA_SUCCESS) context = target->params.kernel.context;
   if (context == NULL && params->type == NODE_KERNEL) return CUDA_ERROR_INVALID_CONTEXT;
@@ -266,15 +278,6 @@ CUresult cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *params) {
   *params = node->work.params;
   params->type = node->work.type;
   return CUDA_SUCCESS;
-}
-
-/* The step of an instantiated graph that came from the node; NULL: none did. */
-static struct step *step_of(CUgraphExec exec, CUgraphNode node) {
-  if (driver_ready() != CUDA_SUCCESS || exec == NULL || exec->object.magic != MAGIC_EXEC || !node_alive(node))
-    return NULL;
-  for (size_t index = 0; index < exec->count; index++)
-    if (exec->steps[index].node == node && exec->steps[index].node_id == node->id) return &exec->steps[index];
-  return NULL;
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params) {

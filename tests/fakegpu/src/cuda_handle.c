@@ -33,7 +33,7 @@ CUmemHandle handle_of(CUmemGenericAllocationHandle number) {
   return handle == NULL || handle->references == 0 ? NULL : handle;
 }
 
-static CUmemHandle add(const struct CUmemHandle_st *made) {
+CUmemHandle handle_add(const struct CUmemHandle_st *made) {
   CUmemHandle handle = object_new(&spare, sizeof *handle, MAGIC_HANDLE);
   if (handle == NULL) return NULL;
   *handle = *made;
@@ -83,8 +83,16 @@ static void give_back(uint32_t card, uint64_t bytes) {
 void handle_settle(CUmemHandle handle) {
   if (handle->references != 0 || handle->mapped != 0) return;
   if (!handle->imported) give_back(handle->card, handle->bytes);
+  if (handle->multicast != NULL) multicast_free(handle->multicast);
   close(handle->file);
   drop(handle);
+}
+
+int handle_file(const char *name, uint64_t bytes) {
+  int file = (int)syscall(SYS_memfd_create, name, 1u /* close on exec */);
+  if (file >= 0 && ftruncate(file, (off_t)bytes) == 0) return file;
+  if (file >= 0) close(file);
+  return -1;
 }
 
 /* Under driver_lock. */
@@ -93,12 +101,13 @@ static CUresult make(uint64_t bytes, const CUmemAllocationProp_v1 *properties, u
   char name[64];
   if (card != HOST_CARD && !card_charge(card, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   snprintf(name, sizeof name, "fakegpu-%d-%u", (int)card, properties->handle_types);
-  int file = (int)syscall(SYS_memfd_create, name, 1u /* close on exec */);
-  bool sized = file >= 0 && ftruncate(file, (off_t)bytes) == 0;
-  *made = !sized
-              ? NULL
-              : add(&(struct CUmemHandle_st){
-                    .bytes = bytes, .card = card, .properties = *properties, .file = file, .references = 1});
+  int file = handle_file(name, bytes);
+  *made = file < 0 ? NULL
+                   : handle_add(&(struct CUmemHandle_st){.bytes = bytes,
+                                                         .card = card,
+                                                         .properties = *properties,
+                                                         .file = file,
+                                                         .references = 1});
   if (*made != NULL) return CUDA_SUCCESS;
   if (file >= 0) close(file);
   give_back(card, bytes);
@@ -176,12 +185,18 @@ static bool read_file(int file, struct CUmemHandle_st *found) {
   char path[64], target[128];
   struct stat status;
   int card = 0;
-  unsigned types = 0;
+  unsigned types = 0, devices = 0;
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   ssize_t length = readlink(path, target, sizeof target - 1);
   if (length < 0 || fstat(file, &status) != 0 || status.st_size <= 0) return false;
   target[length] = '\0';
-  if (sscanf(target, "/memfd:fakegpu-%d-%u", &card, &types) != 2) return false;
+  if (sscanf(target, "/memfd:fakegpu-multicast-%u", &devices) == 1) {
+    card = (int)HOST_CARD;
+    found->multicast = multicast_new(devices);
+    if (found->multicast == NULL) return false;
+  } else if (sscanf(target, "/memfd:fakegpu-%d-%u", &card, &types) != 2) {
+    return false;
+  }
   found->card = (uint32_t)card;
   found->bytes = (uint64_t)status.st_size;
   found->properties.type = TYPE_PINNED;
@@ -190,7 +205,7 @@ static bool read_file(int file, struct CUmemHandle_st *found) {
 }
 
 /* The ordinal that a unit has in this process; -1: it is not visible here. */
-static int ordinal_of(uint32_t card) {
+int handle_ordinal(uint32_t card) {
   for (int ordinal = 0; ordinal < device_count(); ordinal++)
     if (device_at(ordinal)->card == card) return ordinal;
   return -1;
@@ -204,14 +219,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *number, vo
   if (number == NULL || type != HANDLE_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   int file = (int)(intptr_t)shareable;
   if (!read_file(file, &found)) return CUDA_ERROR_INVALID_VALUE;
-  int ordinal = ordinal_of(found.card);
+  int ordinal = handle_ordinal(found.card);
   if (found.card != HOST_CARD && ordinal < 0) return CUDA_ERROR_INVALID_DEVICE;
   found.properties.location.type = found.card == HOST_CARD ? LOCATION_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
   found.properties.location.id = found.card == HOST_CARD ? 0 : ordinal;
   found.file = dup(file);
   if (found.file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   driver_lock();
-  CUmemHandle handle = add(&found);
+  CUmemHandle handle = handle_add(&found);
   if (handle != NULL) *number = (CUmemGenericAllocationHandle)(uintptr_t)handle;
   driver_unlock();
   if (handle == NULL) close(found.file);

@@ -10,7 +10,6 @@
 
 #define THREADS_PER_BLOCK 1024u
 #define BLOCKS_PER_SM 16u
-#define SETTLE_EVERY (FAKEGPU_PENDING / 2u)
 
 /* The first parameter's bytes, from either way of passing them; NULL: none is passed. */
 static const void *first_parameter(void **params, void **extra) {
@@ -52,7 +51,7 @@ CUresult kernel_run(CUcontext context, CUstream stream, uint64_t duration_ns) {
   uint64_t sequence = timeline_launch(context->card, duration_ns);
   if (sequence == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   stream_append(context, stream, sequence);
-  if (sequence % SETTLE_EVERY == 0) {
+  if (sequence % EVENTS_SETTLE_EVERY == 0) {
     driver_lock();
     events_settle(context->card);
     driver_unlock();

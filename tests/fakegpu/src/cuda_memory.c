@@ -37,7 +37,8 @@ static uint64_t charge_up_to(uint32_t card, uint64_t bytes) {
   return charged;
 }
 
-CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind, struct block **allocated) {
+static CUresult take(CUcontext context, uint64_t bytes, enum block_kind kind, bool low,
+                     struct block **allocated) {
   uint64_t rounded = memory_rounded(bytes), charged = 0;
   if (rounded == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (kind == BLOCK_DEVICE) {
@@ -47,10 +48,11 @@ CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind,
     charged = charge_up_to(context->card, rounded);
   }
   bool host_sees_it = kind == BLOCK_MANAGED || kind == BLOCK_HOST;
-  struct block *block = address_take(bytes, true); /* whole pages: any of them may be exported */
+  /* Whole pages: any of them may be exported. */
+  struct block *block = low ? low_take(bytes) : address_take(bytes, true);
   if (block != NULL) {
     block->kind = (uint8_t)kind;
-    block->context = context;
+    block->context = context_owner(context);
     block->card = context->card;
     block->charged = charged;
     if (host_sees_it && !address_open(block)) {
@@ -66,6 +68,14 @@ CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind,
   }
   *allocated = block;
   return CUDA_SUCCESS;
+}
+
+CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind, struct block **allocated) {
+  return take(context, bytes, kind, false, allocated);
+}
+
+CUresult block_allocate_low(CUcontext context, uint64_t bytes, struct block **allocated) {
+  return take(context, bytes, BLOCK_DEVICE, true, allocated);
 }
 
 void block_free(struct block *block) {

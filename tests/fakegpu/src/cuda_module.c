@@ -64,8 +64,8 @@ static CUmodule module_new(CUcontext context, struct image *image, CUlibrary lib
   CUmodule module = fits ? object_new(&spare_modules, sizeof *module, MAGIC_MODULE) : NULL;
   if (module == NULL) return NULL; /* without host memory nothing goes on anyway */
   clock_sleep(member_state()->driver.module_ns);
-  module->context = context;
-  module->context_id = context->id;
+  module->context = context_owner(context);
+  module->context_id = module->context->id;
   module->image = image;
   module->library = library;
   module->next = modules;

@@ -106,7 +106,7 @@ static CUresult allocate_from(CUmemoryPool pool, CUcontext context, uint64_t byt
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   block->kind = BLOCK_ASYNC;
-  block->context = context;
+  block->context = context_owner(context);
   block->card = pool->card;
   block->pool = pool;
   block->charged = rounded;

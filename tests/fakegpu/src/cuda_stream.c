@@ -205,8 +205,9 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *context) {
 
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green) {
   if (green == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *green = NULL; /* there are no green contexts */
-  return cuStreamGetCtx(stream, context);
+  CUresult result = cuStreamGetCtx(stream, context);
+  if (result == CUDA_SUCCESS) *green = (*context)->green;
+  return result;
 }
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice *device) {

@@ -93,6 +93,84 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, uint64_t valu
   return wait_value(stream, address, value, sizeof value, flags);
 }
 
+enum {
+  OPERATION_WAIT_32 = 1,
+  OPERATION_WRITE_32,
+  OPERATION_FLUSH,
+  OPERATION_WAIT_64,
+  OPERATION_WRITE_64,
+  OPERATION_BARRIER,
+  OPERATION_REDUCTION = 8
+};
+enum { REDUCE_ADD = 0, REDUCE_AND = 5, REDUCE_OR = 6, REDUCE_64_BITS = 1 << 4 };
+
+static uint64_t reduced(uint64_t found, uint64_t value, unsigned operation) {
+  return operation == REDUCE_ADD ? found + value : operation == REDUCE_AND ? found & value : found | value;
+}
+
+static CUresult reduce(CUstream stream, const CUstreamBatchMemOpParams *wish) {
+  void *word = NULL;
+  unsigned operation = wish->reduction.operation;
+  size_t width = (wish->reduction.type & REDUCE_64_BITS) != 0 ? 8 : 4;
+  if (operation != REDUCE_ADD && operation != REDUCE_AND && operation != REDUCE_OR)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = stream_wait(stream);
+  if (result == CUDA_SUCCESS) result = find_word(wish->reduction.address, width, &word);
+  if (result != CUDA_SUCCESS) return result;
+  if (width == 4) {
+    uint32_t *cell = word, found = __atomic_load_n(cell, __ATOMIC_SEQ_CST);
+    while (!__atomic_compare_exchange_n(cell, &found,
+                                        (uint32_t)reduced(found, wish->reduction.value, operation), false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+  } else {
+    uint64_t *cell = word, found = __atomic_load_n(cell, __ATOMIC_SEQ_CST);
+    while (!__atomic_compare_exchange_n(cell, &found, reduced(found, wish->reduction.value, operation), false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult operate(CUstream stream, const CUstreamBatchMemOpParams *wish) {
+  switch (wish->kind) {
+    case OPERATION_WAIT_32:
+      return wait_value(stream, wish->word.address, wish->word.value & UINT32_MAX, 4, wish->word.flags);
+    case OPERATION_WAIT_64:
+      return wait_value(stream, wish->word.address, wish->word.value, 8, wish->word.flags);
+    case OPERATION_WRITE_32:
+      return write_value(stream, wish->word.address, wish->word.value & UINT32_MAX, 4, wish->word.flags);
+    case OPERATION_WRITE_64:
+      return write_value(stream, wish->word.address, wish->word.value, 8, wish->word.flags);
+    case OPERATION_REDUCTION:
+      return reduce(stream, wish);
+    case OPERATION_FLUSH:
+    case OPERATION_BARRIER:
+      return CUDA_SUCCESS; /* nothing is out of order here */
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+/* The manual: at most 256 operations. */
+CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, CUstreamBatchMemOpParams *operations,
+                               unsigned flags) {
+  enum { MOST = 256 };
+  CUcontext context = NULL;
+  CUstream stream = NULL;
+  CUresult result = stream_resolve(handle, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (count > MOST || (count != 0 && operations == NULL) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned index = 0; index < count && result == CUDA_SUCCESS; index++)
+    result = operate(handle, &operations[index]);
+  return result;
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations,
+                            unsigned flags) {
+  return cuStreamBatchMemOp_v2(stream, count, operations, flags);
+}
+
 /* Managed memory is where it is: attaching it to a stream changes nothing. */
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes, unsigned flags) {
   CUcontext context = NULL;

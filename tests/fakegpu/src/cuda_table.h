@@ -13,10 +13,15 @@
 #define FAKEGPU_CUDA_TABLE_H
 
 #include "cuda_table_arrays.h"
+#include "cuda_table_first.h"
+#include "cuda_table_further.h"
 #include "cuda_table_graphs.h"
 #include "cuda_table_more.h"
+#include "cuda_table_parts.h"
 #include "cuda_table_rest.h"
 #include "cuda_table_sharing.h"
+#include "cuda_table_steps.h"
+#include "cuda_table_textures.h"
 #include "cuda_table_virtual.h"
 
 /* clang-format off */
@@ -26,6 +31,11 @@
   CUDA_ARRAYS(PLAIN, STREAM)                                                                                 \
   CUDA_GRAPHS(PLAIN, STREAM)                                                                                 \
   CUDA_SHARING(PLAIN, STREAM)                                                                                \
+  CUDA_FIRST(PLAIN, STREAM)                                                                                  \
+  CUDA_PARTS(PLAIN, STREAM)                                                                                  \
+  CUDA_STEPS(PLAIN, STREAM)                                                                                  \
+  CUDA_TEXTURES(PLAIN, STREAM)                                                                               \
+  CUDA_FURTHER(PLAIN, STREAM)                                                                                \
   CUDA_MORE(PLAIN, STREAM)
 
 #define CUDA_BASIC(PLAIN, STREAM)                                                                            \

@@ -11,6 +11,7 @@
 
 typedef int CUdevice;
 typedef uint64_t CUdeviceptr;
+typedef unsigned CUdeviceptr_v1; /* before CUDA 3.2 */
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUlib_st *CUlibrary;
@@ -241,6 +242,53 @@ typedef struct {
 } CUDA_MEMCPY3D_v2;
 
 typedef struct {
+  unsigned source_x, source_y, source_type;
+  const void *source_host;
+  CUdeviceptr_v1 source_device;
+  CUarray source_array;
+  unsigned source_pitch;
+  unsigned target_x, target_y, target_type;
+  void *target_host;
+  CUdeviceptr_v1 target_device;
+  CUarray target_array;
+  unsigned target_pitch;
+  unsigned width, height;
+} CUDA_MEMCPY2D_v1;
+
+typedef struct {
+  unsigned source_x, source_y, source_z, source_level, source_type;
+  const void *source_host;
+  CUdeviceptr_v1 source_device;
+  CUarray source_array;
+  void *reserved0;
+  unsigned source_pitch, source_height;
+  unsigned target_x, target_y, target_z, target_level, target_type;
+  void *target_host;
+  CUdeviceptr_v1 target_device;
+  CUarray target_array;
+  void *reserved1;
+  unsigned target_pitch, target_height;
+  unsigned width, height, depth;
+} CUDA_MEMCPY3D_v1;
+
+typedef struct {
+  unsigned width, height;
+  CUarray_format format;
+  unsigned channels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct {
+  unsigned width, height, depth;
+  CUarray_format format;
+  unsigned channels, flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+typedef struct {
+  int threads_per_block, block[3], grid[3];
+  int shared_bytes_per_block, constant_bytes, warp, pitch, registers_per_block, clock_khz, texture_alignment;
+} CUdevprop_v1;
+
+typedef struct {
   CUfunction function;
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z;
   unsigned shared_bytes;
@@ -283,5 +331,7 @@ typedef struct {
 } CUlaunchConfig;
 
 #include "cuda_types_graph.h"
+#include "cuda_types_parts.h"
+#include "cuda_types_textures.h"
 
 #endif

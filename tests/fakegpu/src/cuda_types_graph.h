@@ -26,9 +26,14 @@ enum {
   NODE_EMPTY,
   NODE_WAIT_EVENT,
   NODE_EVENT_RECORD,
+  NODE_SIGNAL,
+  NODE_WAIT,
   NODE_MEM_ALLOC = 10,
-  NODE_MEM_FREE = 11
+  NODE_MEM_FREE = 11,
+  NODE_BATCH,
+  NODE_CONDITIONAL
 };
+typedef unsigned long long CUgraphConditionalHandle;
 
 typedef struct {
   CUfunction function;
@@ -75,6 +80,68 @@ typedef struct {
   CUDA_MEMCPY3D_v2 copy;
 } CUDA_MEMCPY_NODE_PARAMS;
 
+/* One operation on a word of memory. */
+typedef union {
+  unsigned kind;
+  struct {
+    unsigned kind;
+    CUdeviceptr address;
+    uint64_t value; /* or its lower half */
+    unsigned flags;
+    CUdeviceptr alias;
+  } word;
+  struct {
+    unsigned kind, flags, operation, type;
+    CUdeviceptr address;
+    uint64_t value;
+    CUdeviceptr alias;
+  } reduction;
+  uint64_t padding[6];
+} CUstreamBatchMemOpParams;
+
+typedef struct {
+  CUcontext context;
+  unsigned count;
+  CUstreamBatchMemOpParams *operations;
+  unsigned flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
+
+/* For signals and waits alike; the second version goes on with a context. */
+typedef struct {
+  const CUexternalSemaphore *semaphores;
+  const void *params;
+  unsigned count;
+} CUDA_EXT_SEM_NODE_PARAMS_v1;
+
+typedef struct {
+  CUgraphConditionalHandle handle;
+  unsigned type, size;
+  CUgraph *graphs; /* the driver's, told to the caller */
+  CUcontext context;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
+/* An end of a copy: memory in rows and layers, or an array. */
+typedef struct {
+  unsigned type;
+  union {
+    struct {
+      CUdeviceptr address;
+      size_t row, layer;
+      CUmemLocation_v1 place;
+    } memory;
+    struct {
+      CUarray array;
+      size_t x, y, z;
+    } array;
+  };
+} CUmemcpy3DOperand_v1;
+
+typedef struct {
+  CUmemcpy3DOperand_v1 source, target;
+  size_t width, height, depth;
+  unsigned order, flags;
+} CUDA_MEMCPY3D_BATCH_OP_v1;
+
 typedef struct {
   CUgraphNodeType type;
   int reserved[3];
@@ -88,6 +155,9 @@ typedef struct {
     CUevent event;
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
     CUdeviceptr freed;
+    CUDA_EXT_SEM_NODE_PARAMS_v1 semaphores;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
   };
   long long reserved2;
 } CUgraphNodeParams;

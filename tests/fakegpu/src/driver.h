@@ -41,6 +41,7 @@ CUDA_REST(DECLARE_REST_PLAIN, DECLARE_REST_STREAM)
 #define MAGIC_EXEC 0x43455845u
 #define MAGIC_USER_OBJECT 0x4a424f55u
 #define MAGIC_LINK 0x4b4e494cu
+#define MAGIC_GREEN 0x4e455247u
 #define MAGIC_EXTERNAL_MEMORY 0x4d545845u
 #define MAGIC_EXTERNAL_SEMAPHORE 0x53545845u
 #define LIMITS 10
@@ -66,7 +67,10 @@ struct CUctx_st {
   uint64_t newest_blocking; /* the same over all streams that the legacy stream waits for */
   size_t limits[LIMITS];
   CUfunc_cache cache;
-  uint64_t peers; /* bit set of devices */
+  uint64_t peers;       /* bit set of devices */
+  uint64_t charged;     /* what it takes of its card */
+  CUgreenCtx green;     /* whose context it is; NULL: it has the whole card */
+  unsigned sm_count;    /* of a green one */
 };
 
 struct CUstream_st {
@@ -170,6 +174,7 @@ struct CUmemHandle_st {
   unsigned mapped;
   int file;      /* holds what is written to it */
   bool imported; /* charged to somebody else */
+  struct multicast *multicast; /* of what cuMulticastCreate makes; NULL: it is memory */
 };
 
 /* cuda_start.c */
@@ -213,6 +218,7 @@ bool event_share_reached(CUevent event);
 void event_share_wait(CUevent event);
 void event_share_end(CUevent event);
 void events_settle(uint32_t card); /* before the queue forgets: note the end of what is finished */
+#define EVENTS_SETTLE_EVERY (FAKEGPU_PENDING / 2u)
 
 /* addresses.c, under driver_lock */
 #define CHUNK_PAGE 4096u
@@ -224,7 +230,28 @@ void address_drop(struct block *block);
 void address_each(void (*visit)(struct block *block, void *argument), void *argument);
 bool address_open(struct block *block); /* let the host touch its pages */
 
+/* addresses_low.c: the same below 4 GiB, for what the addresses.c functions are asked about as well */
+struct block *low_take(uint64_t bytes);
+struct block *low_find(CUdeviceptr address);
+bool low_drop(struct block *block); /* false: it is none of them */
+void low_each(void (*visit)(struct block *block, void *argument), void *argument);
+
+/* cuda_context.c, under driver_lock: of a green context */
+CUresult context_new(CUdevice device, uint64_t bytes, CUcontext *made);
+void context_end(CUcontext context);
+CUcontext context_owner(CUcontext context); /* whose memory what is made in it is: of a green one the primary */
+
+/* cuda_multicast.c, under driver_lock */
+struct multicast *multicast_new(unsigned device_count);
+void multicast_free(struct multicast *multicast);
+
+/* cuda_sparse.c, under driver_lock */
+void sparse_forget(const void *resource); /* an array or a mipmapped one is destroyed */
+
 /* cuda_handle.c, cuda_map.c, under driver_lock */
+CUmemHandle handle_add(const struct CUmemHandle_st *made); /* NULL: no memory */
+int handle_file(const char *name, uint64_t bytes);         /* -1: the host has no memory */
+int handle_ordinal(uint32_t card);                         /* -1: not visible here */
 CUmemHandle handle_of(CUmemGenericAllocationHandle number); /* NULL: no such handle */
 void handle_settle(CUmemHandle handle); /* after one reference or mapping less: gone if it was the last */
 struct block *mapping_find(CUdeviceptr address);
@@ -266,11 +293,14 @@ CUresult array_resolve(CUarray array);
 
 /* cuda_copy.c, under driver_lock */
 void *memory_reach(CUdeviceptr address, uint64_t bytes, bool must_be_device);
+bool memory_on_card(CUdeviceptr address, uint32_t card);
+CUresult copy_run(CUcontext context, CUstream stream, uint64_t bytes); /* without it: within the card */
 
 /* cuda_memory.c, under driver_lock */
 bool card_charge(uint32_t card,
                  uint64_t bytes); /* also gives back what pools keep; false: the card is full */
 CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind, struct block **allocated);
+CUresult block_allocate_low(CUcontext context, uint64_t bytes, struct block **allocated); /* below 4 GiB */
 void block_free(struct block *block);
 bool block_give_back(
     CUdeviceptr address); /* what cuMemFree and cuMemFreeAsync free; false: it is no such block */

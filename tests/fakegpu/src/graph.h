@@ -77,7 +77,17 @@ CUresult node_needs(CUgraphNode node, CUgraphNode needed); /* harmless if it doe
  */
 bool graph_walk(CUgraph graph, bool (*visit)(CUgraphNode node, void *argument), void *argument);
 
+/* cuda_graph_exec.c: the step of an instantiated graph that came from the node; NULL: none did */
+struct step *step_of(CUgraphExec exec, CUgraphNode node);
+
+/* cuda_graph_more.c, under driver_lock: semaphores, batches, conditions */
+CUresult more_from(struct work *work); /* what work.params point to is the driver's own from then on */
+CUgraph conditional_branch(const struct work *work); /* what is run of it; NULL: nothing */
+void conditional_drop(const struct work *work);
+
 /* cuda_graph_work.c */
+CUresult node_new(CUgraphNode *made, CUgraph graph, const CUgraphNode *needs, size_t need_count,
+                  const CUgraphNodeParams *params);
 CUresult work_from(const CUgraphNodeParams *params, CUcontext context, struct work *work);
 CUresult work_run(const struct work *work, CUstream stream); /* without the lock; all but memory nodes */
 
@@ -85,6 +95,7 @@ CUresult work_run(const struct work *work, CUstream stream); /* without the lock
 CUresult graph_memory_new(CUDA_MEM_ALLOC_NODE_PARAMS *params, CUcontext context,
                           struct graph_memory **memory);
 void graph_memory_drop(struct graph_memory *memory);
+void graph_memory_reuse(struct work *work, const CUgraphNode *needs, size_t need_count);
 CUresult steps_take_memory(CUgraphExec exec);
 
 #endif

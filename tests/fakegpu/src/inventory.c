@@ -28,6 +28,7 @@ static const struct field driver_fields[] = {
     DRIVER("granularity", BYTES, granularity_bytes),
     DRIVER("time_slice_us", MICROSECONDS, time_slice_ns),
     DRIVER("kernel_us", MICROSECONDS, kernel_ns),
+    DRIVER("copy_gib_s", NUMBER, copy_gib_s),
     DRIVER("context_us", MICROSECONDS, context_ns),
     DRIVER("module_us", MICROSECONDS, module_ns),
     {NULL, TEXT, 0, 0},

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define TAKEOVER_NS 1000000u
+#define MOST_PATIENCE_NS 16000000u
 
 static uint64_t word_of(uint32_t slot, uint64_t tag) {
   return (uint64_t)(slot + 1u) | (tag & 0xffffffffu) << 16;
@@ -25,18 +26,19 @@ static bool holder_is_dead(struct state *state, uint64_t word) {
   return slot_owner(slot, NULL) == 0;
 }
 
+/* A crowd that waits must leave the holder the processor. */
 static void nap(unsigned round) {
-  if (round < 200) {
+  if (round < 100) {
     sched_yield();
     return;
   }
-  struct timespec pause = {.tv_sec = 0, .tv_nsec = 50000};
+  struct timespec pause = {.tv_sec = 0, .tv_nsec = round < 200 ? 50000 : 1000000};
   nanosleep(&pause, NULL);
 }
 
 /* The slow road: somebody else (or another thread of ours) holds the lock. */
 static void wait_and_take(struct state *state, uint64_t mine) {
-  uint64_t seen = 0, since = 0;
+  uint64_t seen = 0, since = 0, patience = TAKEOVER_NS;
   for (unsigned round = 0;; round++) {
     uint64_t word = 0;
     if (atomic_compare_exchange_strong(&state->lock, &word, mine)) return;
@@ -44,13 +46,14 @@ static void wait_and_take(struct state *state, uint64_t mine) {
     if (word != seen) {
       seen = word;
       since = now;
-    } else if (now - since > TAKEOVER_NS) {
+    } else if (now - since > patience) {
       if (holder_is_dead(state, word) && atomic_compare_exchange_strong(&state->lock, &word, mine)) {
         atomic_fetch_add(&state->repairs, 1);
         state_repair(state);
         return;
       }
       since = now;
+      if (patience < MOST_PATIENCE_NS) patience *= 2; /* where there are many, asking costs much */
     }
     nap(round);
   }

@@ -3,6 +3,7 @@
 #define FAKEGPU_NVML_H
 
 #include "nvml_table.h"
+#include "nvml_table_board.h"
 #include "nvml_table_rest.h"
 #include "nvml_types.h"
 #include "state.h"
@@ -12,6 +13,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define DECLARE_NVML(symbol, parameters) EXPORTED nvmlReturn_t symbol parameters;
 NVML_FUNCTIONS(DECLARE_NVML)
+NVML_BOARD(DECLARE_NVML)
 NVML_UNSUPPORTED(DECLARE_NVML)
 #define DECLARE_NVML_REST(symbol) EXPORTED nvmlReturn_t symbol(void);
 NVML_REST(DECLARE_NVML_REST)
@@ -41,5 +43,12 @@ nvmlReturn_t nvml_text(char *target, unsigned length,
                        const char *text); /* INSUFFICIENT_SIZE if it doesn't fit */
 void nvml_pci(const struct card_config *card, nvmlPciInfo_t *pci, int version);
 unsigned nvml_busy_percent(uint32_t card);
+
+/* nvml_usage.c: what several functions answer with. They don't call each other by their exported names, which a
+ * library in front of this one would see. */
+nvmlReturn_t nvml_list_processes(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *first,
+                                 nvmlProcessInfo_v2_t *second);
+nvmlReturn_t nvml_sample_processes(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                   unsigned *count, nvml_u64 since_us);
 
 #endif

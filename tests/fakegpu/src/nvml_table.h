@@ -79,6 +79,9 @@
            nvmlProcessInfo_v2_t *infos))                                                                     \
   FUNCTION(nvmlDeviceGetProcessUtilization, (nvmlDevice_t device, nvmlProcessUtilizationSample_t             \
            *samples, unsigned *count, nvml_u64 since_us))                                                    \
+  FUNCTION(nvmlDeviceGetRunningProcessDetailList, (nvmlDevice_t device, nvmlProcessDetailList_v1_t *list))   \
+  FUNCTION(nvmlDeviceGetProcessesUtilizationInfo, (nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t    \
+           *list))                                                                                           \
   FUNCTION(nvmlDeviceGetTemperature, (nvmlDevice_t device, unsigned sensor, unsigned *celsius))              \
   FUNCTION(nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned *milliwatts))                             \
   FUNCTION(nvmlDeviceGetPowerManagementLimit, (nvmlDevice_t device, unsigned *milliwatts))                   \
@@ -114,7 +117,6 @@
            NUMA nodes */                                                                                     \
   FUNCTION(nvmlDeviceGetAddressingMode, (nvmlDevice_t device, void *mode))                                   \
   FUNCTION(nvmlDeviceGetFanSpeed, (nvmlDevice_t device, unsigned *speed))                                    \
-  FUNCTION(nvmlDeviceGetRunningProcessDetailList, (nvmlDevice_t device, void *list))                         \
   FUNCTION(nvmlDeviceGetAccountingMode, (nvmlDevice_t device, unsigned *mode))                               \
   FUNCTION(nvmlDeviceGetGpuFabricInfoV, (nvmlDevice_t device, void *info))
 /* clang-format on */

@@ -27,40 +27,24 @@
   FUNCTION(nvmlDeviceGetActiveVgpus)                                                                         \
   FUNCTION(nvmlDeviceGetAdaptiveClockInfoStatus)                                                             \
   FUNCTION(nvmlDeviceGetAdaptiveTgpModeInfo_v1)                                                              \
-  FUNCTION(nvmlDeviceGetApplicationsClock)                                                                   \
   FUNCTION(nvmlDeviceGetAttributes)                                                                          \
   FUNCTION(nvmlDeviceGetAutoBoostedClocksEnabled)                                                            \
-  FUNCTION(nvmlDeviceGetBAR1MemoryInfo)                                                                      \
   FUNCTION(nvmlDeviceGetBBXTimeData_v1)                                                                      \
   FUNCTION(nvmlDeviceGetBankRemapperStatus_v1)                                                               \
-  FUNCTION(nvmlDeviceGetBoardId)                                                                             \
   FUNCTION(nvmlDeviceGetBoardPartNumber)                                                                     \
   FUNCTION(nvmlDeviceGetBridgeChipInfo)                                                                      \
-  FUNCTION(nvmlDeviceGetBusType)                                                                             \
   FUNCTION(nvmlDeviceGetC2cModeInfoV)                                                                        \
   FUNCTION(nvmlDeviceGetCapabilities)                                                                        \
   FUNCTION(nvmlDeviceGetClkMonStatus)                                                                        \
-  FUNCTION(nvmlDeviceGetClock)                                                                               \
   FUNCTION(nvmlDeviceGetClockOffsets)                                                                        \
   FUNCTION(nvmlDeviceGetConfComputeGpuAttestationReport)                                                     \
   FUNCTION(nvmlDeviceGetConfComputeGpuCertificate)                                                           \
   FUNCTION(nvmlDeviceGetConfComputeMemSizeInfo)                                                              \
   FUNCTION(nvmlDeviceGetConfComputeProtectedMemoryUsage)                                                     \
   FUNCTION(nvmlDeviceGetCoolerInfo)                                                                          \
-  FUNCTION(nvmlDeviceGetCpuAffinity)                                                                         \
-  FUNCTION(nvmlDeviceGetCpuAffinityWithinScope)                                                              \
   FUNCTION(nvmlDeviceGetCreatableVgpus)                                                                      \
-  FUNCTION(nvmlDeviceGetCurrPcieLinkGeneration)                                                              \
-  FUNCTION(nvmlDeviceGetCurrPcieLinkWidth)                                                                   \
   FUNCTION(nvmlDeviceGetCurrentClockFreqs)                                                                   \
-  FUNCTION(nvmlDeviceGetCurrentClocksEventReasons)                                                           \
-  FUNCTION(nvmlDeviceGetCurrentClocksThrottleReasons)                                                        \
-  FUNCTION(nvmlDeviceGetDecoderUtilization)                                                                  \
-  FUNCTION(nvmlDeviceGetDefaultApplicationsClock)                                                            \
-  FUNCTION(nvmlDeviceGetDefaultEccMode)                                                                      \
   FUNCTION(nvmlDeviceGetDetailedEccErrors)                                                                   \
-  FUNCTION(nvmlDeviceGetDisplayActive)                                                                       \
-  FUNCTION(nvmlDeviceGetDisplayMode)                                                                         \
   FUNCTION(nvmlDeviceGetDramEncryptionMode)                                                                  \
   FUNCTION(nvmlDeviceGetDriverModel)                                                                         \
   FUNCTION(nvmlDeviceGetDriverModel_v2)                                                                      \
@@ -68,7 +52,6 @@
   FUNCTION(nvmlDeviceGetEncoderCapacity)                                                                     \
   FUNCTION(nvmlDeviceGetEncoderSessions)                                                                     \
   FUNCTION(nvmlDeviceGetEncoderStats)                                                                        \
-  FUNCTION(nvmlDeviceGetEncoderUtilization)                                                                  \
   FUNCTION(nvmlDeviceGetFBCSessions)                                                                         \
   FUNCTION(nvmlDeviceGetFBCStats)                                                                            \
   FUNCTION(nvmlDeviceGetFanControlPolicy_v2)                                                                 \
@@ -86,7 +69,6 @@
   FUNCTION(nvmlDeviceGetGpuInstanceProfileInfoV)                                                             \
   FUNCTION(nvmlDeviceGetGpuInstanceRemainingCapacity)                                                        \
   FUNCTION(nvmlDeviceGetGpuInstances)                                                                        \
-  FUNCTION(nvmlDeviceGetGpuMaxPcieLinkGeneration)                                                            \
   FUNCTION(nvmlDeviceGetGpuOperationMode)                                                                    \
   FUNCTION(nvmlDeviceGetGpuUptime_v1)                                                                        \
   FUNCTION(nvmlDeviceGetGridLicensableFeatures)                                                              \
@@ -105,21 +87,13 @@
   FUNCTION(nvmlDeviceGetJpgUtilization)                                                                      \
   FUNCTION(nvmlDeviceGetLastBBXFlushTime)                                                                    \
   FUNCTION(nvmlDeviceGetMarginTemperature)                                                                   \
-  FUNCTION(nvmlDeviceGetMaxCustomerBoostClock)                                                               \
-  FUNCTION(nvmlDeviceGetMaxPcieLinkGeneration)                                                               \
-  FUNCTION(nvmlDeviceGetMaxPcieLinkWidth)                                                                    \
   FUNCTION(nvmlDeviceGetMemClkMinMaxVfOffset)                                                                \
   FUNCTION(nvmlDeviceGetMemClkVfOffset)                                                                      \
-  FUNCTION(nvmlDeviceGetMemoryAffinity)                                                                      \
   FUNCTION(nvmlDeviceGetMemoryErrorCounter)                                                                  \
   FUNCTION(nvmlDeviceGetMemoryLimits_v1)                                                                     \
   FUNCTION(nvmlDeviceGetMinMaxClockOfPState)                                                                 \
   FUNCTION(nvmlDeviceGetMinMaxFanSpeed)                                                                      \
-  FUNCTION(nvmlDeviceGetModuleId)                                                                            \
-  FUNCTION(nvmlDeviceGetMultiGpuBoard)                                                                       \
   FUNCTION(nvmlDeviceGetNumFans)                                                                             \
-  FUNCTION(nvmlDeviceGetNvLinkCapability)                                                                    \
-  FUNCTION(nvmlDeviceGetNvLinkErrorCounter)                                                                  \
   FUNCTION(nvmlDeviceGetNvLinkInfo)                                                                          \
   FUNCTION(nvmlDeviceGetNvLinkInfo_v3)                                                                       \
   FUNCTION(nvmlDeviceGetNvLinkTelemetrySamples_v1)                                                           \
@@ -132,42 +106,28 @@
   FUNCTION(nvmlDeviceGetOfaUtilization)                                                                      \
   FUNCTION(nvmlDeviceGetPciInfoExt)                                                                          \
   FUNCTION(nvmlDeviceGetPcieLinkMaxSpeed)                                                                    \
-  FUNCTION(nvmlDeviceGetPcieReplayCounter)                                                                   \
   FUNCTION(nvmlDeviceGetPcieSpeed)                                                                           \
-  FUNCTION(nvmlDeviceGetPcieThroughput)                                                                      \
   FUNCTION(nvmlDeviceGetPdi)                                                                                 \
   FUNCTION(nvmlDeviceGetPerformanceModes)                                                                    \
   FUNCTION(nvmlDeviceGetPgpuMetadataString)                                                                  \
   FUNCTION(nvmlDeviceGetPlatformInfo)                                                                        \
-  FUNCTION(nvmlDeviceGetPowerManagementDefaultLimit)                                                         \
-  FUNCTION(nvmlDeviceGetPowerManagementLimitConstraints)                                                     \
-  FUNCTION(nvmlDeviceGetPowerManagementMode)                                                                 \
   FUNCTION(nvmlDeviceGetPowerMizerMode_v1)                                                                   \
   FUNCTION(nvmlDeviceGetPowerSource)                                                                         \
-  FUNCTION(nvmlDeviceGetPowerState)                                                                          \
-  FUNCTION(nvmlDeviceGetProcessesUtilizationInfo)                                                            \
-  FUNCTION(nvmlDeviceGetRemappedRows)                                                                        \
   FUNCTION(nvmlDeviceGetRemappedRows_v2)                                                                     \
   FUNCTION(nvmlDeviceGetRepairStatus)                                                                        \
   FUNCTION(nvmlDeviceGetRetiredPages)                                                                        \
-  FUNCTION(nvmlDeviceGetRetiredPagesPendingStatus)                                                           \
   FUNCTION(nvmlDeviceGetRetiredPages_v2)                                                                     \
   FUNCTION(nvmlDeviceGetRowRemapperHistogram)                                                                \
   FUNCTION(nvmlDeviceGetSamples)                                                                             \
   FUNCTION(nvmlDeviceGetSramEccErrorStatus)                                                                  \
   FUNCTION(nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts)                                                 \
-  FUNCTION(nvmlDeviceGetSupportedClocksEventReasons)                                                         \
-  FUNCTION(nvmlDeviceGetSupportedClocksThrottleReasons)                                                      \
   FUNCTION(nvmlDeviceGetSupportedGraphicsClocks)                                                             \
   FUNCTION(nvmlDeviceGetSupportedMemoryClocks)                                                               \
   FUNCTION(nvmlDeviceGetSupportedPerformanceStates)                                                          \
   FUNCTION(nvmlDeviceGetSupportedVgpus)                                                                      \
   FUNCTION(nvmlDeviceGetTargetFanSpeed)                                                                      \
-  FUNCTION(nvmlDeviceGetTemperatureThreshold)                                                                \
   FUNCTION(nvmlDeviceGetTemperatureV)                                                                        \
   FUNCTION(nvmlDeviceGetThermalSettings)                                                                     \
-  FUNCTION(nvmlDeviceGetTopologyNearestGpus)                                                                 \
-  FUNCTION(nvmlDeviceGetTotalEnergyConsumption)                                                              \
   FUNCTION(nvmlDeviceGetUnrepairableMemoryFlag_v1)                                                           \
   FUNCTION(nvmlDeviceGetVgpuCapabilities)                                                                    \
   FUNCTION(nvmlDeviceGetVgpuHeterogeneousMode)                                                               \
@@ -256,7 +216,6 @@
   FUNCTION(nvmlEventSetWait_v3)                                                                              \
   FUNCTION(nvmlGetBlacklistDeviceCount)                                                                      \
   FUNCTION(nvmlGetBlacklistDeviceInfoByIndex)                                                                \
-  FUNCTION(nvmlGetExcludedDeviceCount)                                                                       \
   FUNCTION(nvmlGetExcludedDeviceInfoByIndex)                                                                 \
   FUNCTION(nvmlGetVgpuCompatibility)                                                                         \
   FUNCTION(nvmlGetVgpuDriverCapabilities)                                                                    \
@@ -309,7 +268,6 @@
   FUNCTION(nvmlSystemSetConfComputeGpusReadyState)                                                           \
   FUNCTION(nvmlSystemSetConfComputeKeyRotationThresholdInfo)                                                 \
   FUNCTION(nvmlSystemSetNvlinkBwMode)                                                                        \
-  FUNCTION(nvmlUnitGetCount)                                                                                 \
   FUNCTION(nvmlUnitGetDevices)                                                                               \
   FUNCTION(nvmlUnitGetFanSpeedInfo)                                                                          \
   FUNCTION(nvmlUnitGetHandleByIndex)                                                                         \

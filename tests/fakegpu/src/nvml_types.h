@@ -67,6 +67,30 @@ typedef struct {
 } nvmlProcessUtilizationSample_t;
 
 typedef struct {
+  unsigned pid;
+  nvml_u64 used_bytes;
+  unsigned gpu_instance, compute_instance;
+  nvml_u64 protected_bytes;
+} nvmlProcessDetail_v1_t;
+
+typedef struct {
+  unsigned version, mode, count;
+  nvmlProcessDetail_v1_t *processes;
+} nvmlProcessDetailList_v1_t;
+
+typedef struct {
+  nvml_u64 time_us;
+  unsigned pid;
+  unsigned sm, memory, encoder, decoder, jpeg, optical_flow;
+} nvmlProcessUtilizationInfo_v1_t;
+
+typedef struct {
+  unsigned version, count;
+  nvml_u64 since_us;
+  nvmlProcessUtilizationInfo_v1_t *samples;
+} nvmlProcessesUtilizationInfo_v1_t;
+
+typedef struct {
   char bus_id_legacy[16];
   unsigned domain, bus, device, pci_device_id;
   unsigned pci_subsystem_id; /* from _v2 on */

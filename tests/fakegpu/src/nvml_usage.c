@@ -13,7 +13,7 @@ struct usage {
 static struct usage usage_of(uint32_t unit) {
   const struct state *state = member_state();
   state_lock();
-  reap_dead();
+  reap_dead_of_few();
   struct usage usage = {.total = state->cards[unit].memory_bytes,
                         .reserved = state->cards[unit].reserved_bytes};
   for (uint32_t part = 0; part < FAKEGPU_UNITS; part++)
@@ -60,7 +60,7 @@ static unsigned percent(const struct window *windows, uint64_t now) {
 unsigned nvml_busy_percent(uint32_t card) {
   struct state *state = member_state();
   state_lock();
-  reap_dead();
+  reap_dead_of_few();
   uint64_t now = clock_now();
   timeline_advance(state, card, now);
   unsigned busy = percent(state->dynamic[card].windows, now);
@@ -118,8 +118,8 @@ static void list_process(int pid, const struct slot *slot, void *argument) {
 }
 
 /* A card's list has those of its instances too. */
-static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *first,
-                                   nvmlProcessInfo_v2_t *second) {
+nvmlReturn_t nvml_list_processes(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *first,
+                                 nvmlProcessInfo_v2_t *second) {
   const struct card_config *card = NULL;
   nvmlReturn_t result = nvml_unit(device, &card);
   if (result != NVML_SUCCESS) return result;
@@ -127,7 +127,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, nvmlPro
   struct listing list = {.room = *count, .first = first, .second = second};
   const struct state *state = member_state();
   state_lock();
-  reap_dead();
+  reap_dead_of_few();
   for (uint32_t unit = 0; unit < FAKEGPU_UNITS; unit++) {
     if (unit != device->unit && (unit < FAKEGPU_CARDS || state->cards[unit].parent != device->unit + 1u))
       continue;
@@ -153,9 +153,9 @@ static nvmlReturn_t list_none(nvmlDevice_t device, unsigned *count) {
     (void)infos;                                                                                    \
     return body;                                                                                    \
   }
-LIST(nvmlDeviceGetComputeRunningProcesses, v1, list_processes(device, count, infos, NULL))
-LIST(nvmlDeviceGetComputeRunningProcesses_v2, v2, list_processes(device, count, NULL, infos))
-LIST(nvmlDeviceGetComputeRunningProcesses_v3, v2, list_processes(device, count, NULL, infos))
+LIST(nvmlDeviceGetComputeRunningProcesses, v1, nvml_list_processes(device, count, infos, NULL))
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, v2, nvml_list_processes(device, count, NULL, infos))
+LIST(nvmlDeviceGetComputeRunningProcesses_v3, v2, nvml_list_processes(device, count, NULL, infos))
 LIST(nvmlDeviceGetGraphicsRunningProcesses, v1, list_none(device, count))
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, v2, list_none(device, count))
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, v2, list_none(device, count))
@@ -185,8 +185,8 @@ static void sample_process(int pid, const struct slot *slot, void *argument) {
 
 /* One sample per process that has launched anything, of the last window. Times are CLOCK_MONOTONIC in
  * microseconds (the real ones are since the epoch; callers only hand them back). */
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
-                                             unsigned *count, nvml_u64 since_us) {
+nvmlReturn_t nvml_sample_processes(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                   unsigned *count, nvml_u64 since_us) {
   const struct card_config *card = NULL;
   nvmlReturn_t result = nvml_card(device, &card);
   if (result != NVML_SUCCESS) return result;
@@ -197,11 +197,16 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
                               .room = samples == NULL ? 0 : *count,
                               .samples = samples};
   state_lock();
-  reap_dead();
+  reap_dead_of_few();
   timeline_advance(member_state(), device->unit, sampling.now);
   each_process(device->unit, sample_process, &sampling);
   state_unlock();
   *count = sampling.found;
   if (sampling.found == 0) return NVML_ERROR_NOT_FOUND;
   return sampling.found > sampling.room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                             unsigned *count, nvml_u64 since_us) {
+  return nvml_sample_processes(device, samples, count, since_us);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define REAP_EVERY_NS 1000000u
+#define OF_MANY_EVERY_NS 10000000u
+#define MANY 512u
 
 void slot_clear(struct state *state, uint32_t index) {
   struct slot *slot = &state->slots[index];
@@ -32,6 +34,14 @@ void reap_dead(void) {
   for (uint32_t index = 0; index < end; index++)
     if (state->slots[index].kind != SLOT_FREE && slot_owner(index, NULL) == 0) slot_clear(state, index);
   atomic_store(&state->reaped_ns, clock_now());
+}
+
+/* Whether one lives, the kernel finds by going through the locks of all. */
+void reap_dead_of_few(void) {
+  const struct state *state = member_state();
+  if (atomic_load(&state->slot_end) <= MANY ||
+      clock_now() - atomic_load(&state->reaped_ns) > OF_MANY_EVERY_NS)
+    reap_dead();
 }
 
 void reap_dead_sometimes(void) {

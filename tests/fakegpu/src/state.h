@@ -75,7 +75,7 @@ struct driver_config {
   uint32_t cuda_version; /* 12080 */
   uint32_t card_count;
   uint32_t instance_count; /* at units FAKEGPU_CARDS and up */
-  uint32_t reserved;
+  uint32_t copy_gib_s; /* GiB that copies and fills within a card move in a second; 0: they take no time */
   uint64_t context_bytes;     /* what a context takes of its card */
   uint64_t module_bytes;      /* what a loaded module takes */
   uint64_t granularity_bytes; /* allocations are rounded up to it */
@@ -209,6 +209,7 @@ void lock_take_as(struct state *state, uint32_t slot,
 
 /* reap.c */
 void reap_dead(void);           /* under the lock: drop what belonged to dead processes */
+void reap_dead_of_few(void);    /* the same; of hundreds, at most every 10 ms */
 void reap_dead_sometimes(void); /* the same, at most once a millisecond over all processes */
 void slot_clear(struct state *state, uint32_t index);
 void state_repair(struct state *state); /* under the lock: recompute all that is derived */

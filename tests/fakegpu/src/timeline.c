@@ -6,8 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SPIN_NS 80000u  /* a sleep may end that much late, so the rest is spun, as the real driver does */
-#define NAP_NS 5000000u /* look again at least that often: another's death changes everything */
+#define SPIN_NS 80000u   /* a sleep may end that much late, so the rest is spun, as the real driver does */
+#define CHANGE_NS 20000u /* from one process's work to another's: a guess, some 10 us are reported */
+#define NAP_NS 5000000u  /* look again at least that often: another's death changes everything */
 
 static void account(struct window *windows, uint64_t from, uint64_t to) {
   while (from < to) {
@@ -153,7 +154,8 @@ static void push(struct state *state, uint32_t index, struct queue *queue, uint6
     dispatch(state, card);
   } else if (card->preempt_ns == UINT64_MAX && state->driver.time_slice_ns != 0) {
     uint64_t turn = card->slice_start_ns + state->driver.time_slice_ns;
-    card->preempt_ns = turn > now ? turn : now; /* it has had its turn while nobody waited */
+    /* It has had its turn while nobody waited. Changing over takes a moment, in which more may come behind. */
+    card->preempt_ns = turn > now + CHANGE_NS ? turn : now + CHANGE_NS;
   }
 }
 
@@ -202,6 +204,25 @@ uint64_t timeline_launch(uint32_t card, uint64_t duration_ns) {
     state_unlock();
     timeline_wait(card, oldest);
   }
+}
+
+uint64_t timeline_mark(uint32_t card, uint64_t after) {
+  struct state *state = member_state();
+  const struct card_state *there = &state->dynamic[card];
+  uint32_t own = member_slot()->queue[card];
+  if (there->running == 0 || (there->running == own && there->waiting_first == 0)) return after;
+  state_lock();
+  struct queue *queue = own_queue(state, card);
+  uint64_t now = clock_now();
+  timeline_advance(state, card, now);
+  own = member_slot()->queue[card];
+  if (queue != NULL && queue->finished >= after && there->running != 0 && there->running != own &&
+      queue->launched - queue->finished < FAKEGPU_PENDING) {
+    push(state, card, queue, 0, now);
+    after = queue->launched;
+  }
+  state_unlock();
+  return after;
 }
 
 bool timeline_finished(uint32_t card, uint64_t sequence, uint64_t *end_ns) {

@@ -23,6 +23,9 @@ uint64_t timeline_busy(const struct window *windows, uint64_t now,
 /* Taking the lock themselves; for this process on a card. */
 uint64_t timeline_launch(uint32_t card,
                          uint64_t duration_ns); /* sequence number; 0: no queue left; blocks if full */
+/* The sequence number of what is finished once the process has its turn and `after` is done: where another
+ * process has the card, a kernel of no length. */
+uint64_t timeline_mark(uint32_t card, uint64_t after);
 bool timeline_finished(uint32_t card, uint64_t sequence, uint64_t *end_ns); /* end_ns 0: long ago */
 void timeline_wait(uint32_t card, uint64_t sequence);
 

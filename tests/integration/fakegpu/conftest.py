@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.fakegpu import driver_root
+from tests.fakegpu.virtual_time import VirtualTime
 
 GIB = 1 << 30
 INVENTORIES = driver_root.INVENTORIES
@@ -101,7 +102,7 @@ class Driver:
             env={**self.environment, **(env or {})},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=120,
             check=False,
             **more,
         )
@@ -120,6 +121,26 @@ class Driver:
         """Runs a client against libcuda; the last line that it answers."""
         found: dict[str, Any] = json.loads(self.run(*self.client(code), **more).splitlines()[-1])
         return found
+
+    def timed(self, code: str) -> dict[str, Any]:
+        """As `cuda`, in virtual time: what is timed takes as long on any machine."""
+        (output,) = self.in_virtual_time(self.client(code))
+        found: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return found
+
+    def in_virtual_time(self, *commands: Sequence[str], seconds: float = 60.0) -> list[str]:
+        """What programs print that begin at one time, and end within so many virtual seconds."""
+        clock = VirtualTime(self.state.with_name("clock"))
+        with ExitStack() as started:
+            processes = [
+                started.enter_context(self.spawn(*command, env=clock.member())) for command in commands
+            ]
+            clock.wait_for_members()
+            clock.advance(seconds)
+            outputs = [process.communicate(timeout=60)[0] for process in processes]
+            ended = [process.returncode for process in processes]
+        assert not any(ended), f"ended with {ended}: {outputs}"
+        return outputs
 
     def client(self, code: str) -> list[str]:
         return [sys.executable, "-c", PRELUDE + code]
@@ -170,7 +191,7 @@ def driver(make_driver: Callable[[str], Driver]) -> Driver:
     return make_driver("two-cards.ini")
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether the condition comes true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -118,6 +118,65 @@ def test_links_join_the_cards_of_one_domain(make_driver: Callable[[str], Driver]
     ]
 
 
+def test_what_a_communication_library_asks_of_links(make_driver: Callable[[str], Driver]) -> None:
+    """Peers over the first link only; two cards of a NUMA node are a host bridge apart, the others more."""
+    driver = make_driver("four-cards.ini")
+    nearest = "[[n.nvmlDeviceGetIndex(d) for d in n.nvmlDeviceGetTopologyNearestGpus(h(0), level)]"
+    found = attempts(
+        driver,
+        {
+            "peers": "[n.nvmlDeviceGetNvLinkCapability(h(0), 0, what) for what in range(6)]",
+            "unused": "n.nvmlDeviceGetNvLinkCapability(h(0), 1, 0)",
+            "no such": "n.nvmlDeviceGetNvLinkCapability(h(0), 0, 6)",
+            "errors": "n.nvmlDeviceGetNvLinkErrorCounter(h(0), 0, 0)",
+            "nearest": f"{nearest} for level in (0, 30, 50)]",
+            "node": "list(n.nvmlDeviceGetMemoryAffinity(h(3), 1, 0))",
+            "cpus": "list(n.nvmlDeviceGetCpuAffinity(h(0), 1))[0] & 1",
+        },
+    )
+    assert found == {
+        "peers": [1, 1, 1, 1, 0, 1],
+        "unused": 0,
+        "no such": -2,
+        "errors": 0,
+        "nearest": [[], [1], [1, 2, 3]],
+        "node": [2],
+        "cpus": 1,
+    }
+
+
+def test_figures_of_the_board(driver: Driver) -> None:
+    found = attempts(
+        driver,
+        {
+            "clock": "[n.nvmlDeviceGetClock(h(0), kind, 0) for kind in (0, 2)]",
+            "no such clock": "n.nvmlDeviceGetClock(h(0), 9, 0)",
+            "power": "n.nvmlDeviceGetPowerManagementDefaultLimit(h(0))",
+            "limits": "n.nvmlDeviceGetPowerManagementLimitConstraints(h(0))",
+            "energy": "n.nvmlDeviceGetTotalEnergyConsumption(h(0))",
+            "reasons": "n.nvmlDeviceGetCurrentClocksThrottleReasons(h(0))",
+            "link": "[n.nvmlDeviceGetMaxPcieLinkGeneration(h(0)), n.nvmlDeviceGetCurrPcieLinkWidth(h(0))]",
+            "bar": "n.nvmlDeviceGetBAR1MemoryInfo(h(0)).bar1Total",
+            "rows": "n.nvmlDeviceGetRemappedRows(h(0))",
+            "units": "n.nvmlUnitGetCount()",
+        },
+    )
+    limit = driver.nvml("n.nvmlDeviceGetEnforcedPowerLimit(n.nvmlDeviceGetHandleByIndex(0))")
+    clocks = "[n.nvmlDeviceGetMaxClockInfo(n.nvmlDeviceGetHandleByIndex(0), kind) for kind in (0, 2)]"
+    assert found == {
+        "clock": driver.nvml(clocks),
+        "no such clock": -2,
+        "power": limit,
+        "limits": [limit // 4, limit],
+        "energy": 0,
+        "reasons": 1,
+        "link": [4, 16],
+        "bar": 256 << 20,
+        "rows": -3,  # no memory errors are counted on a GeForce
+        "units": 0,
+    }
+
+
 def test_an_event_set_waits_and_hears_of_an_error(driver: Driver) -> None:
     code = """
 import pynvml as n
@@ -132,7 +191,7 @@ event = n.nvmlEventSetWait(s, 10000)
 answer(index=n.nvmlDeviceGetIndex(event.device), type=event.eventType, code=event.eventData)"""
     with driver.spawn(*driver.client(code)) as process:
         assert process.stdout is not None
-        assert 0.1 <= json.loads(process.stdout.readline())["waited"] < 1
+        assert json.loads(process.stdout.readline())["waited"] >= 0.1
         driver.tool("fakegpu-ctl", "xid", driver.state, "1", "48")
         assert json.loads(process.stdout.readline()) == {"index": 1, "type": 8, "code": 48}
 
@@ -170,7 +229,7 @@ def test_without_a_driver(driver: Driver, missing: str, cuda: int, smi: int) -> 
     ((driver.root / "dev" / missing) if missing != "state" else driver.state / "state").unlink()
     assert driver.cuda("answer(error=cuda.cuInit(0))")["error"] == cuda
     with driver.spawn(program("nvidia-smi")) as process:
-        process.communicate(timeout=5)
+        process.communicate(timeout=120)
     assert process.returncode == smi
 
 
@@ -246,12 +305,12 @@ def test_nvidia_smi_shows_memory_and_processes(driver: Driver) -> None:
 @pytest.mark.parametrize("fields", ["--query-gpu=index,nonsense", "--nonsense"])
 def test_nvidia_smi_refuses_what_it_does_not_know(driver: Driver, fields: str) -> None:
     with driver.spawn(program("nvidia-smi"), fields, "--format=csv") as process:
-        out, _ = process.communicate(timeout=5)
+        out, _ = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "not a valid field" in out or "Invalid combination" in out
 
 
-NVML_TABLES = [Path(driver_root.__file__).parent / "src" / f"nvml_table{part}.h" for part in ("", "_rest")]
+NVML_TABLES = sorted((Path(driver_root.__file__).parent / "src").glob("nvml_table*.h"))
 
 
 def test_every_function_of_the_tables_is_exported() -> None:

@@ -123,7 +123,7 @@ else:
     assert isinstance(told, dict)
     assert (told["early"], told["late"], found["refused"], found["after"]) == (600, 0, 400, 0)
     assert told["waited"] > 0.1
-    assert 1.3 < float(str(found["seconds"])) < 3
+    assert float(str(found["seconds"])) > 1.3
 
 
 def test_pointers_of_an_exported_pool(driver: Driver) -> None:

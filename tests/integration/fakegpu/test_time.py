@@ -22,32 +22,30 @@ def share(output: str) -> float:
     return found
 
 
+def shares(driver: Driver, *burns: list[str]) -> list[float]:
+    """Of programs that run side by side."""
+    return [share(output) for output in driver.in_virtual_time(*burns)]
+
+
 def test_one_process_gets_the_whole_card(driver: Driver) -> None:
-    assert 0.85 < driver.json("cuda-burn", "--seconds", "0.5")["share"] < 1.01
+    assert shares(driver, burn("--seconds", "0.5")) == pytest.approx([1], abs=0.03)
 
 
 @pytest.mark.parametrize("kernels", [("1", "1"), ("1", "5"), ("0.2", "20")], ids="-".join)
 def test_two_processes_share_evenly_whatever_their_kernels(driver: Driver, kernels: tuple[str, str]) -> None:
     first, second = (burn("--seconds", "1", "--kernel-ms", length) for length in kernels)
-    with driver.spawn(*first) as one, driver.spawn(*second) as two:
-        shares = [share(process.communicate(timeout=10)[0]) for process in (one, two)]
-    assert shares == pytest.approx([0.5, 0.5], abs=0.1)
+    assert shares(driver, first, second) == pytest.approx([0.5, 0.5], abs=0.04)
 
 
 def test_cards_are_independent(driver: Driver) -> None:
-    with driver.spawn(*burn("--seconds", "0.5")) as one:
-        two = driver.json("cuda-burn", "--seconds", "0.5", "--device", "1")["share"]
-        assert 0.85 < share(one.communicate(timeout=10)[0]) < 1.01
-    assert 0.85 < two < 1.01
+    first, second = (burn("--seconds", "0.5", "--device", device) for device in "01")
+    assert shares(driver, first, second) == pytest.approx([1, 1], abs=0.03)
 
 
 def test_without_time_slices_a_kernel_is_never_interrupted(make_driver: Callable[[str], Driver]) -> None:
     text = (INVENTORIES / "two-cards.ini").read_text().replace("time_slice_us = 2000", "time_slice_us = 0")
-    driver = make_driver(text)
     first, second = (burn("--seconds", "1", "--kernel-ms", length) for length in ("2", "8"))
-    with driver.spawn(*first) as one, driver.spawn(*second) as two:
-        shares = [share(process.communicate(timeout=10)[0]) for process in (one, two)]
-    assert shares == pytest.approx([0.2, 0.8], abs=0.1)
+    assert shares(make_driver(text), first, second) == pytest.approx([0.2, 0.8], abs=0.03)
 
 
 @pytest.mark.parametrize("slices", ["2000", "0"], ids=["slices", "whole kernels"])
@@ -64,11 +62,11 @@ def test_a_killed_process_does_not_hold_the_card(make_driver: Callable[[str], Dr
         first.wait()
         begin = time.monotonic()
         assert json.loads(second.stdout.readline()) == {"done": 1}
-        assert time.monotonic() - begin < 0.25
+        assert time.monotonic() - begin < 30  # the killed one had work for 500
 
 
 def test_streams_and_events_follow_the_work(driver: Driver) -> None:
-    found = driver.cuda("""
+    found = driver.timed("""
 start()
 f = kernel()
 def stream(flags=0):
@@ -115,7 +113,7 @@ answer(early=early, states=states, events=events, running=running, middle=middle
 
 
 def test_event_times_survive_a_long_queue(driver: Driver) -> None:
-    found = driver.cuda("""
+    found = driver.timed("""
 start()
 f = kernel()
 def event():
@@ -138,7 +136,7 @@ answer(elapsed=value.value, seconds=time.monotonic() - begin)""")
 
 
 def test_per_thread_default_streams_are_apart(driver: Driver) -> None:
-    found = driver.cuda("""
+    found = driver.timed("""
 import threading
 context = start()
 f = kernel()
@@ -179,7 +177,7 @@ def test_contexts_and_modules_take_the_time_that_the_inventory_says(
 ) -> None:
     text = (INVENTORIES / "two-cards.ini").read_text()
     text = text.replace("kernel_us = 10", "kernel_us = 10\ncontext_us = 200000\nmodule_us = 100000")
-    found = make_driver(text).cuda("""
+    found = make_driver(text).timed("""
 check(cuda.cuInit(0))
 begin = time.monotonic()
 start()
@@ -188,6 +186,4 @@ start()
 second = time.monotonic() - begin - first
 kernel()
 answer(first=first, second=second, module=time.monotonic() - begin - first - second)""")
-    assert 0.2 <= found["first"] < 0.5
-    assert found["second"] < 0.1
-    assert 0.1 <= found["module"] < 0.4
+    assert found == pytest.approx({"first": 0.2, "second": 0, "module": 0.1}, abs=0.001)
