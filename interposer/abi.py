@@ -14,7 +14,6 @@ import enum
 import functools
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +31,9 @@ from interposer.abi_files import (
     install,
     library_path,
     mapped,
+    shim_paths,
     text,
+    writing,
 )
 
 __all__ = [
@@ -49,14 +50,13 @@ __all__ = [
     "library_path",
     "read_limits",
     "read_usage",
+    "shim_paths",
     "write_limits",
 ]
 
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
-
-_writing = threading.Lock()  # one writer of a file at a time
 
 
 class Policy(enum.IntEnum):
@@ -280,13 +280,14 @@ def write_limits(path: Path, limits: Limits) -> None:
     """
     struct = _packed(limits)
     size = ffi.sizeof("struct tessera_limits")
-    if not _may_change_in_place(path, limits):
-        install(path, 0o444, bytes(ffi.buffer(struct)), size)
-        return
-    if os.stat(path).st_size < size:  # noqa: PTH116 - of an older release: readers don't mind that it grows
-        os.truncate(path, size)
-    with _writing, mapped(path, size, writable=True) as (address, _, _):
-        access().tessera_limits_write(address, struct)
+    with writing(path):
+        if not _may_change_in_place(path, limits):
+            install(path, 0o444, bytes(ffi.buffer(struct)), size)
+            return
+        if os.stat(path).st_size < size:  # noqa: PTH116 - of an older release: readers don't mind that it grows
+            os.truncate(path, size)
+        with mapped(path, size, writable=True) as (address, _, _):
+            access().tessera_limits_write(address, struct)
 
 
 def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
@@ -298,7 +299,7 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
     with _mapped_limits(path) as address:
         if ffi.cast("struct tessera_limits *", address).size < size:
             return False
-    with _writing, mapped(path, size, writable=True) as (address, _, _):
+    with writing(path), mapped(path, size, writable=True) as (address, _, _):
         access().tessera_limits_lend(address, cores, stretch, until_ns)
     return True
 

@@ -6,10 +6,13 @@ Everything here knows the compiled header, and nothing of what the fields mean: 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import mmap
 import os
 import platform
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +34,14 @@ def _build() -> Path:
 def library_path() -> Path:
     """The library that is preloaded into containers, for this machine."""
     return _build() / "libtessera.so"
+
+
+def shim_paths() -> dict[str, Path]:
+    """What is mounted in the place of the driver's libraries, by the soname of each; for this machine."""
+    return {
+        "libcuda.so.1": _build() / "libtessera-shim.so",
+        "libnvidia-ml.so.1": _build() / "libtessera-shim-nvml.so",
+    }
 
 
 def access_library_path() -> Path:
@@ -70,6 +81,42 @@ def mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator
                 ffi.release(buffer)
     finally:
         os.close(descriptor)
+
+
+_threads = threading.Lock()
+_PATIENCE = 1.0  # seconds; a writer is done in microseconds
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Alone among the writers of this grant's limits: threads, and an agent that takes over from another.
+
+    The lock is on the directory of the claim, which no container sees: who can open a file can lock it, and
+    a tenant can open his limits. It ends with its holder. AbiError where a writer doesn't come to an end.
+    """
+    claim = path.parent.parent
+    try:
+        descriptor = os.open(claim, os.O_CLOEXEC | os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise AbiError(f"{claim}: {error.strerror}") from error
+    try:
+        with _threads:
+            deadline = time.monotonic() + _PATIENCE
+            while not _locked(descriptor):
+                if time.monotonic() > deadline:
+                    raise AbiError(f"{path}: another process has been writing here for {_PATIENCE:.0f} s")
+                time.sleep(0.001)
+            yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -59,6 +59,9 @@ def write(
     priority: Annotated[int, typer.Option(min=0, max=1, help="0 goes before 1.")] = 1,
     claim: Annotated[str, typer.Option(help="UID of the ResourceClaim.")] = "",
     card_memory: Annotated[str, typer.Option(help="The card's own memory; the limit, where not given.")] = "",
+    spill: Annotated[
+        bool, typer.Option("--spill", help="Go on in managed memory where the card is full.")
+    ] = False,
 ) -> None:
     """Write DIRECTORY/limits and DIRECTORY/usage; programs that have them mapped follow the new limits."""
     limit = _bytes("--memory", memory)
@@ -71,7 +74,7 @@ def write(
         effective_cores=cores,
         policy=abi.Policy[policy.name],
         priority=priority,
-        spill=False,
+        spill=spill,
         caps=(),
     )
     try:
@@ -100,6 +103,7 @@ def _limits_table(limits: abi.Limits, usage: abi.Usage) -> Table:
         ("highest", format_bytes(usage.peak_memory_bytes)),
         ("cores", f"{_cores(now)} now, {_cores(limits.guaranteed_cores)} guaranteed"),
         ("policy", f"{limits.policy.name.lower()}, priority {limits.priority}"),
+        ("full card", "goes on in managed memory" if limits.spill else "is out of memory"),
     ]
     for cap in limits.caps:
         memory = format_bytes(cap.memory_bytes) if cap.memory_bytes else "the grant's memory"

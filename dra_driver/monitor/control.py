@@ -201,7 +201,7 @@ def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dic
         if not _is_capped(grant) or not known[grant.name].is_at_work:
             continue
         others = [part for name, part in unseen.items() if name != grant.name and part > _UNSEEN]
-        stretch = _stretch(known[grant.name].had, others)
+        stretch = _stretch(known[grant.name].had, others, passed)
         cores = max(1, round(allowed[grant.name]))
         found[grant.name] = Terms(cores, stretch, snapshot.now + LEASE)
     return found
@@ -214,11 +214,15 @@ def _unseen(grant: Grant, known: Known, passed: float) -> float:
     return min(1.0, known.short / passed)
 
 
-def _stretch(turns: Had, unseen: list[float]) -> int:
+def _stretch(turns: Had, unseen: list[float], passed: float) -> int:
     if turns.own <= 0:
         return _NO_STRETCH
-    # When the others were there is not known: they had no more than they took, and no more than their turns.
-    left = max(1 - sum(unseen), 1 / (1 + len(unseen)))
+    # When the others were there is not known: while this one was, they had no more than they took, no more
+    # than their turns, and no less than what didn't fit into the rest of the time. The middle is taken.
+    there = min(turns.there / passed, 1.0)
+    most = min(sum(unseen), len(unseen) / (1 + len(unseen)))
+    least = min(max(0.0, sum(unseen) + there - 1) / there, most)
+    left = 1 - (least + most) / 2
     return round(max(1.0, turns.there / (turns.own * left)) * _NO_STRETCH)
 
 

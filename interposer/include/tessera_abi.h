@@ -118,7 +118,7 @@ struct tessera_usage {
   uint64_t memory_bytes;      /* sum over the used slots of memory, context and module bytes */
   uint64_t peak_memory_bytes; /* high-water mark of memory_bytes */
   uint64_t swept_ns;          /* when dead processes' slots were last looked for */
-  uint32_t slots_high;        /* slots from this one on were never used */
+  uint32_t slots_high;        /* slots from this one on are not used */
   uint32_t reserved_word;
   uint64_t context_bytes; /* what the last context took of the card, for the next one; 0: not known yet */
   /* Compute, on a cache line of its own; without a lock, so nobody's end leaves anything half done. Device

@@ -109,6 +109,17 @@ bool blocks_find(enum block_kind kind, uint64_t address, struct block *found) {
   return look_up(kind, address, found, false);
 }
 
+void blocks_hand_over(const void *context, void *into) {
+  for (uint32_t i = 0; i < SHARDS; i++) {
+    struct shard *shard = &shards[i];
+    lock_take(&shard->lock);
+    for (uint32_t at = 0; at < shard->capacity; at++)
+      if (shard->table[at].address != 0 && shard->table[at].context == context)
+        shard->table[at].context = into;
+    lock_leave(&shard->lock);
+  }
+}
+
 void blocks_take_context(const void *context, void (*release)(const struct block *block)) {
   for (uint32_t i = 0; i < SHARDS; i++) {
     struct shard *shard = &shards[i];

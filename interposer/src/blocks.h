@@ -28,6 +28,9 @@ struct block {
   uint32_t pool; /* 1 + the pool that it is charged by (pools.h); 0: charged by itself */
 };
 
+/* In the place of a pool: managed memory that nobody has asked for (spill.h), charged by itself. */
+#define BLOCK_SPILLED UINT32_MAX
+
 /* false: no memory for the table. `stale` gets the block that was known at this address (address 0: none): it
    went away by a road that isn't hooked, and the driver has handed its address out again. */
 bool blocks_add(const struct block *block, struct block *stale);
@@ -38,6 +41,9 @@ bool blocks_take(enum block_kind kind, uint64_t address, struct block *taken);
 
 /* A copy, which stays known. */
 bool blocks_find(enum block_kind kind, uint64_t address, struct block *found);
+
+/* All blocks of one context are the other's from then on. */
+void blocks_hand_over(const void *context, void *into);
 
 /* Takes all blocks of a context out and hands each to `release`, which must not call back. */
 void blocks_take_context(const void *context, void (*release)(const struct block *block));

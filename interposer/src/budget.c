@@ -3,6 +3,7 @@
 
 #include "atomics.h"
 #include "pace.h"
+#include "spans.h"
 
 struct budget budget_of(const struct grant *grant, uint64_t now) {
   struct budget budget = {.cores = limits_pace(grant->limits, now).cores, .cap_cores = 0};
@@ -20,9 +21,10 @@ static uint64_t *cap_word(struct grant *grant) {
 
 uint64_t budget_admit(struct grant *grant, struct budget budget, uint64_t now, uint64_t cost) {
   uint64_t ready = 0;
-  if (budget.cap_cores != 0) ready = pace_admit_at(cap_word(grant), budget.cap_cores, now, cost);
+  if (budget.cap_cores != 0) ready = pace_admit_at(cap_word(grant), budget.cap_cores, now, 0, cost);
   if (ready != 0 || budget.cores == 0) return ready;
-  ready = pace_admit(grant->region.usage, budget.cores, now, cost);
+  uint64_t uncharged = spans_uncharged(grant->region.usage, now);
+  ready = pace_admit(grant->region.usage, budget.cores, now, uncharged, cost);
   if (ready != 0 && budget.cap_cores != 0)
     pace_correct_at(cap_word(grant), budget.cap_cores, now, -(int64_t)cost);
   return ready;

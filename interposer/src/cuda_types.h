@@ -94,11 +94,90 @@ struct cuda_array_map {
   int resource_type;
   void *resource;
   int subresource_type;
-  uint64_t subresource[4];
+  union {
+    struct {
+      unsigned int level, layer, start[3], size[3];
+    } tile; /* a part of a level */
+    struct {
+      unsigned int layer;
+      uint64_t start, size;
+    } tail; /* of all levels that are smaller than a tile */
+  } part;
   int operation, handle_type;
   CUmemHandle handle;
   uint64_t offset;
   unsigned int devices, flags, reserved[2];
+};
+
+/* CUDA_MEMCPY2D, CUDA_MEMCPY3D and what they were when sizes had 32 bits */
+struct cuda_copy2d {
+  size_t source_x, source_y;
+  int source_type;
+  const void *source_host;
+  CUdeviceptr source;
+  CUarray source_array;
+  size_t source_pitch, target_x, target_y;
+  int target_type;
+  void *target_host;
+  CUdeviceptr target;
+  CUarray target_array;
+  size_t target_pitch, width, height;
+};
+struct cuda_copy2d_v1 {
+  unsigned int source_x, source_y;
+  int source_type;
+  const void *source_host;
+  CUdeviceptr_v1 source;
+  CUarray source_array;
+  unsigned int source_pitch, target_x, target_y;
+  int target_type;
+  void *target_host;
+  CUdeviceptr_v1 target;
+  CUarray target_array;
+  unsigned int target_pitch, width, height;
+};
+struct cuda_copy3d {
+  size_t source_x, source_y, source_z, source_level;
+  int source_type;
+  const void *source_host;
+  CUdeviceptr source;
+  CUarray source_array;
+  void *source_reserved;
+  size_t source_pitch, source_height, target_x, target_y, target_z, target_level;
+  int target_type;
+  void *target_host;
+  CUdeviceptr target;
+  CUarray target_array;
+  void *target_reserved;
+  size_t target_pitch, target_height, width, height, depth;
+};
+struct cuda_copy3d_v1 {
+  unsigned int source_x, source_y, source_z, source_level;
+  int source_type;
+  const void *source_host;
+  CUdeviceptr_v1 source;
+  CUarray source_array;
+  void *source_reserved;
+  unsigned int source_pitch, source_height, target_x, target_y, target_z, target_level;
+  int target_type;
+  void *target_host;
+  CUdeviceptr_v1 target;
+  CUarray target_array;
+  void *target_reserved;
+  unsigned int target_pitch, target_height, width, height, depth;
+};
+
+/* CUmemcpy3DOperand, CUDA_MEMCPY3D_BATCH_OP */
+struct cuda_copy_end {
+  int type;
+  CUdeviceptr address; /* or an array */
+  size_t rest[3];
+};
+struct cuda_copy3d_batched {
+  struct cuda_copy_end source, target;
+  size_t width, height, depth;
+  int order;
+  unsigned int flags;
 };
 
 /* CUlaunchConfig; the attributes are passed through unread. */
@@ -132,11 +211,20 @@ enum {
 };
 
 enum {
+  CU_MEM_ATTACH_GLOBAL = 1,
   CU_MEM_LOCATION_TYPE_DEVICE = 1,
   CU_MEM_OPERATION_TYPE_MAP = 1,
+  CU_MEM_OPERATION_TYPE_UNMAP = 2,
+  CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1,
   CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
   CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
   CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
+  CU_MEMORYTYPE_DEVICE = 2,
+  CU_MEMORYTYPE_ARRAY = 3,
+  CU_MEMORYTYPE_UNIFIED = 4,
+  CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
+  CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
   CU_GRAPH_NODE_TYPE_GRAPH = 4,
   CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
   CU_GRAPH_NODE_TYPE_MEM_FREE = 11,

@@ -6,9 +6,8 @@
 
 #define ENTRIES 2048u /* a power of two */
 #define PROBES 8u
-#define RISE 16u /* a longer time of a short kernel moves the estimate by this part of the difference */
-#define TURNS_NS 4000000u /* so much longer may be other processes' turns on the card */
-#define SMOOTH 4u         /* any other time of a long one by this part */
+#define SMOOTH 4u        /* a time moves the estimate by this part of the difference; */
+#define SMOOTH_SHORT 16u /* of a short one, which stands for many, by this */
 
 /* Short kernels are paid for and timed once for as many as make up ESTIMATE_LONG_NS, at most so many. */
 #define MOST_UNSAMPLED 128u
@@ -52,8 +51,20 @@ static uint32_t varied(struct estimate *estimate, uint32_t launches) {
   return launches < 2 ? launches : launches - launches / 2 + (random >> 16) % launches;
 }
 
-uint32_t estimate_launch(struct estimate *estimate) {
+/* No more than what is launched in ESTIMATE_LONG_NS of real time, going by the last ones: where they come slowly, each
+   can be timed, and none that takes long is missed. */
+static uint32_t as_they_come(struct estimate *estimate, uint64_t now, uint32_t launches) {
+  uint64_t last = atomic_exchange_explicit(&estimate->timed_ns, now, memory_order_relaxed);
+  uint64_t group = atomic_load_explicit(&estimate->group, memory_order_relaxed), took = now - last;
+  if (last == 0 || now <= last || took <= ESTIMATE_LONG_NS) return launches;
+  uint64_t most = group * ESTIMATE_LONG_NS / took;
+  return most >= launches ? launches : most != 0 ? (uint32_t)most : 1;
+}
+
+uint32_t estimate_launch(struct estimate *estimate, uint64_t now) {
   uint32_t launches = varied(estimate, every(atomic_load_explicit(&estimate->ns, memory_order_relaxed)));
+  launches = as_they_come(estimate, now, launches);
+  atomic_store_explicit(&estimate->group, launches, memory_order_relaxed);
   atomic_store_explicit(&estimate->paid, launches - 1, memory_order_relaxed);
   return launches;
 }
@@ -62,22 +73,15 @@ static uint64_t moved(uint64_t before, uint64_t elapsed, uint32_t part) {
   return elapsed < before ? before - (before - elapsed) / part : before + (elapsed - before) / part;
 }
 
-static uint64_t learnt(uint64_t before, uint64_t elapsed, uint32_t launches, bool contended) {
-  if (before == 0) return elapsed;
-  if (launches == 1) return moved(before, elapsed, SMOOTH);
-  if (elapsed < before) return elapsed;
-  uint64_t more = elapsed - before;
-  return contended && more > before / 2 && more < TURNS_NS ? before : moved(before, elapsed, RISE);
-}
-
 int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, bool contended, uint64_t debited,
                         uint32_t launches) {
   uint64_t before = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
-  uint64_t cost = learnt(before, elapsed_ns, launches, contended);
-  if (cost == 0) cost = 1; /* 0 is for unknown */
-  atomic_store_explicit(&estimate->ns, cost, memory_order_relaxed);
-  if (launches == 1) return (int64_t)elapsed_ns - (int64_t)debited;
-  return ((int64_t)cost - (int64_t)debited) * (int64_t)launches;
+  bool was_short = launches != 1 && (elapsed_ns < ESTIMATE_LONG_NS || before == 0);
+  uint64_t next = before == 0 ? elapsed_ns : moved(before, elapsed_ns, was_short ? SMOOTH_SHORT : SMOOTH);
+  atomic_store_explicit(&estimate->ns, next != 0 ? next : 1, memory_order_relaxed); /* 0 is for unknown */
+  if (launches == 1 || was_short) return ((int64_t)elapsed_ns - (int64_t)debited) * (int64_t)launches;
+  /* A turn of another process came in between, or it is not short any more: the next ones will tell. */
+  return contended ? 0 : (int64_t)elapsed_ns - (int64_t)debited;
 }
 
 void estimates_reset(void) {

@@ -3,11 +3,10 @@
  * How long a kernel takes on the device, learnt per function and size of grid; a graph is a function of its
  * own.
  *
- * Timing a launch costs the driver two event records, a few microseconds. So long kernels are all timed, and
- * charged what they took, however much that varies; their estimate is only what is taken beforehand. Of short
- * ones one stands for many. They fit into a turn on the card, so whatever else uses it makes some measured
- * times longer and none shorter: the estimate goes down at once and up slowly. Fields are single atomic
- * words; a lost update is one sample less. */
+ * Timing a launch costs the driver two event records, a few microseconds. So long kernels are all timed, of short
+ * ones some, each for many. All are charged what they took, however much that varies; the estimate is only what is
+ * taken beforehand. A time that is not short any more stands for no other launch: the next ones are all timed until
+ * it is known what it was. Fields are single atomic words; a lost update is one sample less. */
 #ifndef TESSERA_ESTIMATES_H
 #define TESSERA_ESTIMATES_H
 
@@ -21,9 +20,11 @@ struct estimate {
   _Atomic uint64_t key;      /* 0: free */
   _Atomic uint64_t ns;       /* 0: not known yet */
   _Atomic uint64_t apart_ns; /* from start to end, last time, with what others did in between */
-  _Atomic uint32_t paid;     /* launches still to come that are paid for */
-  _Atomic uint32_t random;   /* the last number of its sequence */
-  _Atomic uint32_t pending;  /* timed launches that have not finished */
+  _Atomic uint64_t timed_ns; /* when the last timed launch was, and for how many it was paid */
+  _Atomic uint32_t group;
+  _Atomic uint32_t paid;    /* launches still to come that are paid for */
+  _Atomic uint32_t random;  /* the last number of its sequence */
+  _Atomic uint32_t pending; /* timed launches that have not finished */
 };
 
 /* Never NULL: what finds no place in the table shares one entry. */
@@ -37,8 +38,9 @@ static inline bool estimate_is_paid(struct estimate *estimate) {
   return true;
 }
 
-/* For how many launches this one, which is timed, is to be paid: it, and those that come next. */
-uint32_t estimate_launch(struct estimate *estimate);
+/* For how many launches this one, which is timed, is to be paid: it, and those that come next. `now`: of the coarse
+   clock. */
+uint32_t estimate_launch(struct estimate *estimate, uint64_t now);
 
 /* A timed launch has ended and took `elapsed_ns` of the card's time; it stands for `launches`, each of which
    was charged `debited` ns. `contended`: other processes are known to have had kernels on the card meanwhile.

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@
 #include "overhead.h"
 #include "pools.h"
 #include "samples.h"
+#include "tiles.h"
 
 #define DEVICES 128
 
@@ -39,6 +41,7 @@ static _Atomic uint32_t contexts_epoch = 1;
 static __thread struct {
   CUcontext context;
   struct card *card;
+  CUdevice device;
   uint32_t epoch;
 } thread_context;
 
@@ -138,6 +141,7 @@ static void after_fork(void) {
   overhead_reset();
   pools_reset();
   samples_reset();
+  tiles_reset();
 }
 
 /* The least of all caps: who can't tell which container it is in gets no more than any of them. */
@@ -170,10 +174,17 @@ static void find_caps(void) {
   for (uint32_t i = 0; i < grant_count; i++) {
     if (grants[i].limits->cap_count == 0) continue;
     if (!known && !container_find(&container))
-      log_error("the container's name can't be told from /proc/self/mountinfo: the tightest cap holds");
+      log_warning("the container's name can't be told from /proc/self/mountinfo: the tightest cap holds");
     known = true;
     find_cap(&grants[i], &container);
   }
+}
+
+static void say_what_holds(const struct grant *grant) {
+  const struct tessera_limits *limits = grant->limits;
+  log_info("%.*s: at most %" PRIu64 " MiB of memory, %u %% of compute, %s", TESSERA_UUID_SIZE, limits->uuid,
+           load_relaxed(&limits->memory_bytes) >> 20, limits->guaranteed_cores,
+           grant->cap != NULL ? "and less by a cap of this container" : "no cap of this container");
 }
 
 /* A shim is only mounted where there are grants: without them it is in the wrong place, or they are gone. */
@@ -198,6 +209,7 @@ static enum grants_state load_directory(void) {
   if (grant_count == 0) return WITHOUT_GRANTS;
   for (uint32_t i = 0; i < grant_count; i++) add_to_card(&grants[i]);
   find_caps();
+  for (uint32_t i = 0; i < grant_count; i++) say_what_holds(&grants[i]);
   __register_atfork(NULL, NULL, after_fork, NULL);
   return GRANTS_READY;
 }
@@ -205,10 +217,11 @@ static enum grants_state load_directory(void) {
 enum grants_state grants_load(void) {
   int state = atomic_load_explicit(&grants_state, memory_order_acquire);
   if (state != GRANTS_UNKNOWN) return (enum grants_state)state;
+  bool is_shims = shim_stands_in(); /* two that count in one process would close each other's record locks */
   lock_take(&loading);
   state = atomic_load_explicit(&grants_state, memory_order_relaxed);
   if (state == GRANTS_UNKNOWN) {
-    state = (int)load_directory();
+    state = is_shims ? GRANTS_NONE : (int)load_directory();
     atomic_store_explicit(&grants_state, state, memory_order_release);
   }
   lock_leave(&loading);
@@ -265,41 +278,48 @@ struct card *card_of_uuid(const char *text) {
   return card_with(uuid, instance);
 }
 
-struct card *card_current(CUcontext *context) {
-  if (grants_load() != GRANTS_READY) return NULL;
-  CUcontext current = NULL;
-  if (!mapped() || DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current == NULL) return NULL;
-  *context = current;
+/* Looks which context is the thread's, and whose. false: it has none. Once devices are mapped. */
+static inline bool look_at_thread(void) {
+  CUcontext context = NULL;
+  if (DRIVER(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context == NULL) return false;
   uint32_t epoch = atomic_load_explicit(&contexts_epoch, memory_order_acquire);
-  if (thread_context.context != current || thread_context.epoch != epoch) {
-    CUdevice device;
-    if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return NULL;
-    thread_context.context = current;
-    thread_context.epoch = epoch;
-    thread_context.card = card_of_device(device);
-  }
+  if (thread_context.context == context && thread_context.epoch == epoch) return true;
+  CUdevice device;
+  if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return false;
+  thread_context.context = context;
+  thread_context.epoch = epoch;
+  thread_context.device = device;
+  thread_context.card = card_of_device(device);
+  return true;
+}
+
+struct card *card_current(CUcontext *context) {
+  if (grants_load() != GRANTS_READY || !mapped() || !look_at_thread()) return NULL;
+  *context = thread_context.context;
   return thread_context.card;
 }
 
+CUcontext context_last_seen(void) { return thread_context.context; }
+
 struct card *card_of_thread(void) {
-  CUcontext context;
   if (grants_load() != GRANTS_READY || !mapped()) return NULL;
-  return device_count == 1 ? device_card[0] : card_current(&context);
+  if (device_count == 1) return device_card[0];
+  return look_at_thread() ? thread_context.card : NULL;
 }
 
 CUdevice device_of_thread(void) {
-  CUdevice device = -1;
-  return DRIVER(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? device : -1;
+  return grants_load() == GRANTS_READY && mapped() && look_at_thread() ? thread_context.device : -1;
 }
 
 /* The streams 0, 1 and 2 are those of the current context; any other knows its own. */
 CUdevice device_of_stream(CUstream stream) {
   CUcontext context = NULL, popped;
-  if (mapped() && device_count == 1) return 0;
-  if ((uintptr_t)stream <= 2 || !driver_has(CALL_cuStreamGetCtx)) return device_of_thread();
-  if (DRIVER(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS) return device_of_thread();
-  if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
   CUdevice device = device_of_thread();
+  if (device_count == 1 || (uintptr_t)stream <= 2 || !driver_has(CALL_cuStreamGetCtx)) return device;
+  if (DRIVER(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS) return device;
+  if (device >= 0 && context == thread_context.context) return device;
+  if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
+  device = device_of_thread();
   DRIVER(cuCtxPopCurrent_v2)(&popped);
   return device;
 }
@@ -323,30 +343,46 @@ uint64_t grant_cap(const struct grant *grant) {
   return bytes == 0 ? REGION_NO_CAP : bytes;
 }
 
-static uint64_t used_here(struct grant *grant) {
-  return grant->cap == NULL ? region_used(&grant->region) : region_used_by_container(&grant->region);
+bool grant_spills(const struct grant *grant) {
+  return (load_relaxed(&grant->limits->flags) & TESSERA_FLAG_SPILL) != 0;
 }
 
-uint64_t card_limit(const struct card *card) {
+static void add_grant(struct card_view *view, struct grant *grant) {
+  uint64_t limit = grant_limit(grant), cap = least(grant_cap(grant), limit);
+  uint64_t used = region_used(&grant->region);
+  uint64_t here = grant->cap == NULL ? used : region_used_by_container(&grant->region);
+  view->total += cap;
+  view->used += here;
+  view->available += least(used < limit ? limit - used : 0, here < cap ? cap - here : 0);
+}
+
+/* One that spills is enough: it has room for what doesn't fit. */
+static bool card_spills(const struct card *card) {
+  for (uint32_t i = 0; i < card->count; i++)
+    if (grant_spills(card->grants[i])) return true;
+  return false;
+}
+
+/* No more than the card has, unless the rest spills. */
+static uint64_t shown_total(const struct card *card, uint64_t limits, bool spills) {
+  uint64_t on_card = load_relaxed(&card->grants[0]->limits->card_memory_bytes);
+  return on_card == 0 || spills ? limits : least(limits, on_card);
+}
+
+uint64_t card_total(const struct card *card) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < card->count; i++)
     sum += least(grant_limit(card->grants[i]), grant_cap(card->grants[i]));
-  return sum;
+  return shown_total(card, sum, card_spills(card));
 }
 
-uint64_t card_used(struct card *card) {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < card->count; i++) sum += used_here(card->grants[i]);
-  return sum;
-}
-
-uint64_t card_left(struct card *card) {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < card->count; i++) {
-    struct grant *grant = card->grants[i];
-    uint64_t limit = grant_limit(grant), cap = least(grant_cap(grant), limit);
-    uint64_t used = region_used(&grant->region), here = grant->cap == NULL ? used : used_here(grant);
-    sum += least(used < limit ? limit - used : 0, here < cap ? cap - here : 0);
-  }
-  return sum;
+struct card_view card_view(struct card *card, uint64_t free_on_card) {
+  struct card_view view = {0, 0, 0};
+  bool spills = card_spills(card);
+  for (uint32_t i = 0; i < card->count; i++) add_grant(&view, card->grants[i]);
+  view.total = shown_total(card, view.total, spills);
+  view.used = least(view.used, view.total);
+  view.available = least(view.available, view.total);
+  if (!spills) view.available = least(view.available, free_on_card);
+  return view;
 }

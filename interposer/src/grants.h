@@ -57,6 +57,9 @@ struct card *card_current(CUcontext *context);
 /* The same where the context itself does not matter; costs nothing on a machine with one device. */
 struct card *card_of_thread(void);
 
+/* The context that the calling thread's last look found, by any of these functions but card_of_thread. */
+CUcontext context_last_seen(void);
+
 /* A context has ended: its handle may come back for another card. */
 void grants_forget_contexts(void);
 
@@ -75,9 +78,15 @@ CUdevice device_of_stream(CUstream stream);
 uint64_t grant_limit(const struct grant *grant);
 uint64_t grant_cap(const struct grant *grant);
 
-/* Over all grants of the card, as this container may use them: what it has, what it holds, what is left. */
-uint64_t card_limit(const struct card *card);
-uint64_t card_used(struct card *card);
-uint64_t card_left(struct card *card);
+/* Whether it goes on in managed memory where the card is full (spill.h). */
+bool grant_spills(const struct grant *grant);
+
+/* A card as views show it, over all its grants, as this container may use them. Nothing is more than the card
+   has, unless the rest spills. */
+struct card_view {
+  uint64_t total, used, available;
+};
+struct card_view card_view(struct card *card, uint64_t free_on_card);
+uint64_t card_total(const struct card *card);
 
 #endif

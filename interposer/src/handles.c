@@ -2,7 +2,8 @@
  *
  * Three lists under one lock: the memory, the numbers that name it, the places where it is mapped. Numbers
  * and places are found by hashing; programs have thousands of both (PyTorch's expandable segments: one of
- * each per 2 or 20 MiB). */
+ * each per 2 or 20 MiB). Other holds are counted like mappings: parts of sparse arrays (tiles.c), and what is
+ * bound to a multicast object, which is a memory itself, of no size. */
 #include "handles.h"
 
 #include <stdlib.h>
@@ -12,10 +13,16 @@
 
 #define BUCKETS 4096u
 
+struct bound {
+  struct bound *next;
+  uint64_t offset, bytes;
+  struct memory *memory;
+};
+
 struct memory {
   struct charge charge;
   uint32_t references, mappings;
-  bool pinned;
+  struct bound *bound; /* to this multicast object */
 };
 
 /* A number (`key` the handle, `count` its references) or a place (`key` its address). */
@@ -57,11 +64,27 @@ static void drop(struct entry **link) {
   atomic_fetch_sub_explicit(&known, 1, memory_order_relaxed);
 }
 
+static void unbind(struct bound **link);
+
 /* Gives the memory back when nothing is left that holds it. */
 static void settle(struct memory *memory) {
-  if (memory->references != 0 || memory->mappings != 0 || memory->pinned) return;
+  if (memory->references != 0 || memory->mappings != 0) return;
+  while (memory->bound != NULL) unbind(&memory->bound);
   memory_cancel(&memory->charge);
   free(memory);
+}
+
+void handles_let_go(struct memory *memory) {
+  memory->mappings--;
+  settle(memory);
+}
+
+static void unbind(struct bound **link) {
+  struct bound *gone = *link;
+  struct memory *memory = gone->memory;
+  *link = gone->next;
+  free(gone);
+  handles_let_go(memory); /* no multicast object is bound to another: this goes no deeper */
 }
 
 void handles_lock(void) { lock_take(&lock); }
@@ -124,8 +147,7 @@ bool handles_mapped(CUmemHandle handle, CUdeviceptr address, uint64_t bytes) {
 static void unmap(struct entry **link) {
   struct memory *memory = (*link)->memory;
   drop(link);
-  memory->mappings--;
-  settle(memory);
+  handles_let_go(memory);
 }
 
 /* Mappings follow one another without a gap where all of the range was mapped here; where imported memory
@@ -147,10 +169,56 @@ void handles_unmapped(CUdeviceptr address, uint64_t bytes) {
         link = &(*link)->next;
 }
 
-void handles_pinned(CUmemHandle handle) {
-  if (none()) return;
-  struct entry *number = *find(numbers, handle);
-  if (number != NULL) number->memory->pinned = true;
+void handles_hold_again(struct memory *memory) { memory->mappings++; }
+
+struct memory *handles_hold(CUmemHandle handle) {
+  struct entry *number = none() ? NULL : *find(numbers, handle);
+  if (number == NULL) return NULL;
+  handles_hold_again(number->memory);
+  return number->memory;
+}
+
+bool handles_made_multicast(CUmemHandle object) {
+  struct charge nothing = {0};
+  return handles_made(object, &nothing);
+}
+
+/* Without memory for the book-keeping it is held for ever: too much, never too little. */
+static void bind(CUmemHandle object, uint64_t offset, uint64_t bytes, struct memory *memory) {
+  struct entry *number = *find(numbers, object);
+  if (number == NULL || memory == NULL) return;
+  struct bound *made = calloc(1, sizeof *made);
+  handles_hold_again(memory);
+  if (made == NULL) return;
+  *made =
+      (struct bound){.next = number->memory->bound, .offset = offset, .bytes = bytes, .memory = memory};
+  number->memory->bound = made;
+}
+
+void handles_bound(CUmemHandle object, uint64_t offset, uint64_t bytes, CUmemHandle handle) {
+  struct entry *number = none() ? NULL : *find(numbers, handle);
+  bind(object, offset, bytes, number == NULL ? NULL : number->memory);
+}
+
+void handles_bound_address(CUmemHandle object, uint64_t offset, uint64_t bytes, CUdeviceptr address) {
+  struct entry *place = none() ? NULL : place_of(address);
+  bind(object, offset, bytes, place == NULL ? NULL : place->memory);
+}
+
+static bool is_of_card(const struct memory *memory, const struct card *card) {
+  for (uint32_t i = 0; card != NULL && i < card->count; i++)
+    if (card->grants[i] == memory->charge.grant) return true;
+  return false;
+}
+
+void handles_unbound(CUmemHandle object, const struct card *card, uint64_t offset, uint64_t bytes) {
+  struct entry *number = none() ? NULL : *find(numbers, object);
+  if (number == NULL) return;
+  for (struct bound **link = &number->memory->bound; *link != NULL;)
+    if ((*link)->offset - offset < bytes && is_of_card((*link)->memory, card))
+      unbind(link);
+    else
+      link = &(*link)->next;
 }
 
 /* The parent's entries are left where they are. */

@@ -25,8 +25,19 @@ void handles_released(CUmemHandle handle);
 bool handles_mapped(CUmemHandle handle, CUdeviceptr address, uint64_t bytes);
 void handles_unmapped(CUdeviceptr address, uint64_t bytes);
 
-/* Mapped into a sparse array: charged from then on until the process ends. */
-void handles_pinned(CUmemHandle handle);
+/* Another hold on what a handle stands for, as a mapping is; NULL: it isn't known here. */
+struct memory;
+struct memory *handles_hold(CUmemHandle handle);
+void handles_hold_again(struct memory *memory);
+void handles_let_go(struct memory *memory);
+
+/* A multicast object, which has no memory of its own. What is bound to it is held until it is unbound, or the
+   object has neither a handle nor a mapping any more. */
+bool handles_made_multicast(CUmemHandle object); /* false: no memory for the book-keeping */
+void handles_bound(CUmemHandle object, uint64_t offset, uint64_t bytes, CUmemHandle handle);
+void handles_bound_address(CUmemHandle object, uint64_t offset, uint64_t bytes, CUdeviceptr address);
+/* Of the memory of this card. */
+void handles_unbound(CUmemHandle object, const struct card *card, uint64_t offset, uint64_t bytes);
 
 /* In a forked child. */
 void handles_reset(void);

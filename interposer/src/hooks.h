@@ -71,6 +71,10 @@ static inline void *bound_address(enum library library, int number) {
  * itself. */
 TESSERA_HIDDEN void *hook_for_answer(const char *name, void *answer, uint64_t flags);
 
+/* Whether the driver that this process has found is the library's other form, which keeps the limits itself.
+ * May load the driver, so no lock may be held. */
+TESSERA_HIDDEN bool shim_stands_in(void);
+
 /* In a forked child: no lock of the hooks is held. */
 TESSERA_HIDDEN void hooks_reset(void);
 

@@ -4,8 +4,10 @@
  * memory is to be mapped later takes none, and tells what it would need. Where the driver can't (before CUDA
  * 11.6, or for this kind of array), rows padded to 512 bytes and groups of 128, to 64 KiB in all, are
  * charged: more than any layout known. Sparse and deferred arrays have no memory of their own. */
+#include "handles.h"
 #include "hooks.h"
 #include "memory.h"
+#include "tiles.h"
 
 #define WITHOUT_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
@@ -111,16 +113,24 @@ CREATE(cuMipmappedArrayCreate,
        (CUmipmappedArray * made, const struct cuda_array3d *array, unsigned int levels), DEEP, levels,
        (made, array, levels), BLOCK_MIPMAP, cuMipmappedArrayDestroy)
 
-#define DESTROY(symbol, type, kind)                                                                          \
-  CUresult symbol(type array) {                                                                              \
-    struct block block;                                                                                      \
-    if (inside_driver || !memory_take(kind, (uint64_t)(uintptr_t)array, &block)) return REAL(symbol)(array); \
-    CUresult result = IN_DRIVER(REAL(symbol)(array));                                                        \
-    if (result == CUDA_SUCCESS)                                                                              \
-      memory_freed(&block);                                                                                  \
-    else                                                                                                     \
-      memory_put_back(&block);                                                                               \
-    return result;                                                                                           \
+/* A sparse array has no memory of its own, but perhaps some that was mapped into it. */
+static void array_gone(const void *array) {
+  if (!tiles_any()) return;
+  handles_lock();
+  tiles_gone(array);
+  handles_unlock();
+}
+
+#define DESTROY(symbol, type, kind)                                      \
+  CUresult symbol(type array) {                                          \
+    struct block block;                                                  \
+    if (inside_driver) return REAL(symbol)(array);                       \
+    bool known = memory_take(kind, (uint64_t)(uintptr_t)array, &block);  \
+    CUresult result = IN_DRIVER(REAL(symbol)(array));                    \
+    if (!known && result == CUDA_SUCCESS) array_gone(array);             \
+    if (known && result == CUDA_SUCCESS) memory_freed(&block);           \
+    if (known && result != CUDA_SUCCESS) memory_put_back(&block);        \
+    return result;                                                       \
   }
 DESTROY(cuArrayDestroy, CUarray, BLOCK_ARRAY)
 DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray, BLOCK_MIPMAP)

@@ -39,25 +39,19 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uin
 
 /* --- views -------------------------------------------------------------------------------------------- */
 
-/* What is left of the share, but no more than the card has. */
-static uint64_t available_of(struct card *card, uint64_t card_available) {
-  uint64_t left = card_left(card);
-  return left < card_available ? left : card_available;
-}
-
 static unsigned int narrowed(uint64_t bytes) { return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX; }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, device);
   const struct card *card = result == CUDA_SUCCESS && bytes != NULL ? card_of_device(device) : NULL;
-  if (card != NULL) *bytes = card_limit(card);
+  if (card != NULL) *bytes = card_total(card);
   return result;
 }
 
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
   CUresult result = REAL(cuDeviceTotalMem)(bytes, device);
   const struct card *card = result == CUDA_SUCCESS && bytes != NULL ? card_of_device(device) : NULL;
-  if (card != NULL) *bytes = narrowed(card_limit(card));
+  if (card != NULL) *bytes = narrowed(card_total(card));
   return result;
 }
 
@@ -73,9 +67,9 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
   CUresult result = REAL(cuMemGetInfo_v2)(available, total);
   struct card *card = card_for_view(result);
   if (card == NULL) return result;
-  uint64_t limit = card_limit(card);
-  if (available != NULL) *available = available_of(card, *available);
-  if (total != NULL) *total = limit;
+  struct card_view view = card_view(card, available != NULL ? *available : 0);
+  if (available != NULL) *available = view.available;
+  if (total != NULL) *total = view.total;
   return result;
 }
 
@@ -83,10 +77,10 @@ CUresult cuMemGetInfo(unsigned int *available, unsigned int *total) {
   CUresult result = REAL(cuMemGetInfo)(available, total);
   struct card *card = card_for_view(result);
   if (card == NULL) return result;
-  uint64_t limit = card_limit(card);
   /* The 32-bit figure of a larger card says nothing about what is free there. */
-  if (available != NULL) *available = narrowed(available_of(card, UINT64_MAX));
-  if (total != NULL) *total = narrowed(limit);
+  struct card_view view = card_view(card, UINT64_MAX);
+  if (available != NULL) *available = narrowed(view.available);
+  if (total != NULL) *total = narrowed(view.total);
   return result;
 }
 
@@ -173,6 +167,7 @@ static CUresult primary_ended(CUdevice device, CUresult result) {
   CUcontext context = primary_of(device);
   if (result != CUDA_SUCCESS || context == NULL) return result;
   if (DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS || active) return result;
+  remember_primary(device, NULL);
   memory_context_ended(context);
   return result;
 }
@@ -207,6 +202,56 @@ PRIMARY_RESET(cuDevicePrimaryCtxReset_v2)
   }
 CONTEXT_END(cuCtxDestroy)
 CONTEXT_END(cuCtxDestroy_v2)
+
+/* A part of a card's processors, else its primary context, which the driver retains for it: that is charged as
+   what it is, whoever comes first. */
+CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice device, unsigned int flags) {
+  struct overhead overhead;
+  CUcontext context;
+  if (inside_driver || green == NULL) return REAL(cuGreenCtxCreate)(green, resources, device, flags);
+  CUresult result = cuDevicePrimaryCtxRetain(&context, device);
+  if (result != CUDA_SUCCESS) return result;
+  if (overhead_begin(&overhead, card_of_device(device), REGION_CONTEXTS)) {
+    result = IN_DRIVER(REAL(cuGreenCtxCreate)(green, resources, device, flags));
+    uint64_t number = result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*green : 0;
+    if (!overhead_end(&overhead, result, BLOCK_CONTEXT, number, NULL)) {
+      IN_DRIVER(REAL(cuGreenCtxDestroy)(*green));
+      *green = NULL;
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  } else {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  cuDevicePrimaryCtxRelease_v2(device);
+  return result;
+}
+
+/* The device of a green context; -1: it is none. What was allocated in it is the primary one's from then on. */
+static CUdevice leave_green(CUgreenCtx green) {
+  CUcontext context = NULL;
+  CUdevice device = -1;
+  if (DRIVER(cuCtxFromGreenCtx)(&context, green) != CUDA_SUCCESS) return -1;
+  if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
+  if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS) device = -1;
+  DRIVER(cuCtxPopCurrent_v2)(&context);
+  samples_context_ends(context);
+  CUcontext into = primary_of(device);
+  if (into == NULL) return device;
+  samples_context_ends(into);
+  memory_context_joins(context, into);
+  return device;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+  struct block block;
+  if (inside_driver) return REAL(cuGreenCtxDestroy)(green);
+  CUdevice device = leave_green(green);
+  bool known = memory_take(BLOCK_CONTEXT, (uint64_t)(uintptr_t)green, &block);
+  CUresult result = IN_DRIVER(REAL(cuGreenCtxDestroy)(green));
+  if (known && result == CUDA_SUCCESS) memory_freed(&block);
+  if (known && result != CUDA_SUCCESS) memory_put_back(&block);
+  return primary_ended(device, result);
+}
 
 /* CUDA 2's count of users: where nobody ever added one, the first detach is the end. */
 static atomic_bool attached;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Graphs that allocate: allocation nodes are looked for at instantiation, and a launch or an upload is
- * charged like an allocation from the device's pool of graphs. What their blocks take together is the most
- * that a launch can need; what the pool has kept from before counts against it. A graph that frees on launch
- * needs nothing more while all that its last launch took is still there. */
+ * charged like an allocation from the device's pool of graphs. Their addresses tell what they take together:
+ * allocations that never live at the same time the driver puts in the same place. That is the most that a
+ * launch can need; what the pool has kept from before counts against it. A graph that frees on launch needs
+ * nothing more while all that its last launch took is still there. */
 #include <stdlib.h>
 
 #include "graph_memory.h"
@@ -30,51 +31,93 @@ static void *noted(uint64_t frees_seen) { return (void *)(uintptr_t)(frees_seen 
 
 static bool has_begun(void) { return atomic_load_explicit(&begun, memory_order_relaxed); }
 
+struct range {
+  uint64_t start, end;
+};
+
 struct need {
-  uint64_t bytes;
+  struct range *ranges; /* of addresses, one per allocation */
+  size_t count, capacity;
   bool frees; /* in the graph itself */
   CUdevice device;
 };
 
-static void add_graph(struct need *need, CUgraph graph, int depth);
+static bool add_range(struct need *need, uint64_t start, uint64_t bytes) {
+  if (need->count == need->capacity) {
+    size_t capacity = need->capacity == 0 ? 64 : need->capacity * 2;
+    struct range *grown = realloc(need->ranges, capacity * sizeof *grown);
+    if (grown == NULL) return false;
+    need->ranges = grown;
+    need->capacity = capacity;
+  }
+  need->ranges[need->count++] = (struct range){start, start + bytes};
+  return true;
+}
 
-static void add_node(struct need *need, CUgraphNode node, int depth) {
+static int compare(const void *left, const void *right) {
+  uint64_t first = ((const struct range *)left)->start, second = ((const struct range *)right)->start;
+  return first < second ? -1 : first > second;
+}
+
+/* What the ranges cover, each place once. */
+static uint64_t covered(struct need *need) {
+  uint64_t bytes = 0, end = 0;
+  if (need->count != 0) qsort(need->ranges, need->count, sizeof *need->ranges, compare);
+  for (size_t i = 0; i < need->count; i++) {
+    struct range range = need->ranges[i];
+    if (range.start < end) range.start = end;
+    if (range.start >= range.end) continue;
+    bytes += range.end - range.start;
+    end = range.end;
+  }
+  return bytes;
+}
+
+/* false: no memory for the ranges. */
+static bool add_graph(struct need *need, CUgraph graph, int depth);
+
+static bool add_node(struct need *need, CUgraphNode node, int depth) {
   struct cuda_alloc_node allocation = {0};
   CUgraph inner = NULL;
   int type = -1;
-  if (DRIVER(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
+  if (DRIVER(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return true;
   need->frees = need->frees || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
   if (type == CU_GRAPH_NODE_TYPE_GRAPH && DRIVER(cuGraphChildGraphNodeGetGraph)(node, &inner) == CUDA_SUCCESS)
-    add_graph(need, inner, depth + 1);
+    return add_graph(need, inner, depth + 1);
   if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
       DRIVER(cuGraphMemAllocNodeGetParams)(node, &allocation) != CUDA_SUCCESS)
-    return;
-  if (need->bytes == 0) need->device = allocation.pool.location.id;
-  need->bytes += memory_rounded(allocation.bytes);
+    return true;
+  if (need->count == 0) need->device = allocation.pool.location.id;
+  return add_range(need, allocation.address, memory_rounded(allocation.bytes));
 }
 
-static void add_graph(struct need *need, CUgraph graph, int depth) {
+static bool add_graph(struct need *need, CUgraph graph, int depth) {
   size_t count = 0;
-  if (depth == DEPTH || DRIVER(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || count == 0) return;
+  if (depth == DEPTH || DRIVER(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+    return true;
   CUgraphNode *nodes = calloc(count, sizeof(CUgraphNode));
-  if (nodes != NULL && DRIVER(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
-    for (size_t i = 0; i < count; i++) add_node(need, nodes[i], depth);
+  bool good = nodes != NULL;
+  if (good && DRIVER(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
+    for (size_t i = 0; good && i < count; i++) good = add_node(need, nodes[i], depth);
   free(nodes);
+  return good;
 }
 
 static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph, uint64_t flags) {
   struct need need = {0};
   struct block stale;
   if (result != CUDA_SUCCESS || !has_begun() || grants_load() != GRANTS_READY) return result;
-  add_graph(&need, graph, 0);
-  if (need.bytes == 0 || card_of_device(need.device) == NULL) return result;
+  bool good = add_graph(&need, graph, 0);
+  uint64_t bytes = covered(&need);
+  free(need.ranges);
+  if (good && (bytes == 0 || card_of_device(need.device) == NULL)) return result;
   bool fresh = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0 && !need.frees;
   struct block block = {.context = (void *)(uintptr_t)(fresh ? FREES_ON_LAUNCH : NEVER_ALL_THERE),
                         .address = (uint64_t)(uintptr_t)*exec,
-                        .bytes = need.bytes,
+                        .bytes = bytes,
                         .kind = BLOCK_EXEC,
                         .grant = (uint16_t)need.device};
-  if (blocks_add(&block, &stale)) return result;
+  if (good && blocks_add(&block, &stale)) return result;
   REAL(cuGraphExecDestroy)(*exec);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -4,23 +4,8 @@
  * so that programs which never capture pay nothing for it. */
 #include "graph_memory.h"
 #include "hooks.h"
+#include "launch_hook.h"
 #include "samples.h"
-#include "throttle.h"
-
-static uint64_t product(uint64_t x, uint64_t y, uint64_t z) {
-  uint64_t blocks;
-  if (__builtin_mul_overflow(x, y, &blocks) || __builtin_mul_overflow(blocks, z, &blocks)) return UINT64_MAX;
-  return blocks;
-}
-
-/* A launch that is free goes on as it came, without a look whether the driver comes back to a hook. */
-#define LAUNCH(symbol, parameters, function, blocks, stream, per_thread, arguments)                   \
-  CUresult symbol parameters {                                                                        \
-    if (inside_driver || throttle_is_free()) return REAL(symbol) arguments;                           \
-    if (throttle_is_paid((const void *)(function), blocks)) return IN_DRIVER(REAL(symbol) arguments); \
-    struct launch launch = throttle_begin((const void *)(function), blocks, stream, per_thread);      \
-    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                                  \
-  }
 
 #define GRID unsigned int grid_x, unsigned int grid_y, unsigned int grid_z
 #define BLOCK unsigned int block_x, unsigned int block_y, unsigned int block_z

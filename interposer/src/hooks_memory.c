@@ -7,14 +7,16 @@
 #include "memory.h"
 #include "pools.h"
 #include "samples.h"
+#include "spill.h"
 
-#define ALLOCATION(symbol, parameters, address, bytes, arguments, give_back)             \
+#define ALLOCATION(symbol, parameters, address, bytes, arguments, otherwise, give_back)  \
   CUresult symbol parameters {                                                           \
     struct charge charge;                                                                \
     if (inside_driver || address == NULL || (bytes) == 0) return REAL(symbol) arguments; \
     if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                 \
     if (result != CUDA_SUCCESS) {                                                        \
+      otherwise;                                                                         \
       memory_cancel(&charge);                                                            \
       return result;                                                                     \
     }                                                                                    \
@@ -23,13 +25,17 @@
     *address = 0;                                                                        \
     return CUDA_ERROR_OUT_OF_MEMORY;                                                     \
   }
+#define SPILL \
+  if (spills(charge.grant, result)) return spill(&charge, address, bytes)
 
-ALLOCATION(cuMemAlloc, (CUdeviceptr_v1 * address, unsigned int bytes), address, bytes, (address, bytes),
+/* CUDA 2's 32-bit addresses have no managed memory. */
+ALLOCATION(cuMemAlloc, (CUdeviceptr_v1 * address, unsigned int bytes), address, bytes, (address, bytes), ,
            REAL(cuMemFree)(*address))
-ALLOCATION(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), address, bytes, (address, bytes),
+ALLOCATION(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), address, bytes, (address, bytes), SPILL,
            REAL(cuMemFree_v2)(*address))
 ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int flags), address, bytes,
-           (address, bytes, flags), REAL(cuMemFree_v2)(*address))
+           (address, bytes, flags), , REAL(cuMemFree_v2)(*address))
+
 /* Charged by what the pool reserves. What is recorded in a graph costs nothing before that is launched. */
 #define POOL_ALLOCATION(symbol, parameters, choose, per_thread, arguments, free_symbol)   \
   CUresult symbol parameters {                                                            \
@@ -41,7 +47,10 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
     }                                                                                     \
     if (!pools_begin(&charge, choose, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;            \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                  \
-    if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) return result; \
+    if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) {              \
+      if (spills(charge.grant, result)) return spill_instead(address, bytes);             \
+      return result;                                                                      \
+    }                                                                                     \
     IN_DRIVER(REAL(free_symbol)(*address, stream));                                       \
     pools_settle(NULL);                                                                   \
     *address = 0;                                                                         \
@@ -60,7 +69,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), 
 
 /* The driver chooses the pitch. Reserved is what every card so far takes, a multiple of 512; if it was
    another, the charge follows before the block is handed out. */
-#define PITCHED(symbol, free_symbol, pointer, number)                                                   \
+#define PITCHED(symbol, free_symbol, otherwise, pointer, number)                                        \
   CUresult symbol(pointer *address, number *pitch, number width, number height, unsigned int element) { \
     struct charge charge;                                                                               \
     uint64_t guess, bytes;                                                                              \
@@ -72,6 +81,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), 
     if (!memory_reserve(&charge, guess)) return CUDA_ERROR_OUT_OF_MEMORY;                               \
     CUresult result = IN_DRIVER(REAL(symbol)(address, pitch, width, height, element));                  \
     if (result != CUDA_SUCCESS) {                                                                       \
+      otherwise;                                                                                        \
       memory_cancel(&charge);                                                                           \
       return result;                                                                                    \
     }                                                                                                   \
@@ -84,32 +94,38 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), 
     return CUDA_ERROR_OUT_OF_MEMORY;                                                                    \
   }
 
-PITCHED(cuMemAllocPitch, cuMemFree, CUdeviceptr_v1, unsigned int)
-PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
+#define SPILL_PITCHED                        \
+  if (spills(charge.grant, result)) {        \
+    result = spill(&charge, address, guess); \
+    *pitch = guess / height;                 \
+    return result;                           \
+  }
+
+PITCHED(cuMemAllocPitch, cuMemFree, , CUdeviceptr_v1, unsigned int)
+PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, SPILL_PITCHED, CUdeviceptr, size_t)
 
 /* Whichever call frees it; an address that isn't known here is the driver's to judge. A free that is recorded
    in a graph frees nothing yet. */
-#define RELEASE(symbol, parameters, address, recorded, arguments)   \
-  CUresult symbol parameters {                                      \
-    struct block block;                                             \
-    if (inside_driver || (recorded)) return REAL(symbol) arguments; \
-    if (!memory_take(BLOCK_ADDRESS, address, &block)) {             \
-      graph_memory_freed();                                         \
-      return REAL(symbol) arguments;                                \
-    }                                                               \
-    pools_hold(&block);                                             \
-    CUresult result = IN_DRIVER(REAL(symbol) arguments);            \
-    if (result == CUDA_SUCCESS)                                     \
-      memory_freed(&block);                                         \
-    else                                                            \
-      memory_put_back(&block);                                      \
-    pools_let_go(&block);                                           \
-    return result;                                                  \
+#define RELEASE(symbol, parameters, address, recorded, arguments, of_spilled)                       \
+  CUresult symbol parameters {                                                                      \
+    struct block block;                                                                             \
+    if (inside_driver || (recorded)) return REAL(symbol) arguments;                                 \
+    if (!memory_take(BLOCK_ADDRESS, address, &block)) {                                             \
+      graph_memory_freed();                                                                         \
+      return REAL(symbol) arguments;                                                                \
+    }                                                                                               \
+    CUresult result = block.pool == BLOCK_SPILLED ? of_spilled : IN_DRIVER(REAL(symbol) arguments); \
+    if (result == CUDA_SUCCESS)                                                                     \
+      memory_freed(&block);                                                                         \
+    else                                                                                            \
+      memory_put_back(&block);                                                                      \
+    return result;                                                                                  \
   }
 
-RELEASE(cuMemFree, (CUdeviceptr_v1 address), address, false, (address))
-RELEASE(cuMemFree_v2, (CUdeviceptr address), address, false, (address))
+RELEASE(cuMemFree, (CUdeviceptr_v1 address), address, false, (address), IN_DRIVER(REAL(cuMemFree)(address)))
+RELEASE(cuMemFree_v2, (CUdeviceptr address), address, false, (address),
+        IN_DRIVER(REAL(cuMemFree_v2)(address)))
 RELEASE(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), address, stream_captures(stream, false),
-        (address, stream))
+        (address, stream), spilled_free_async(address, stream, false))
 RELEASE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream stream), address, stream_captures(stream, true),
-        (address, stream))
+        (address, stream), spilled_free_async(address, stream, true))

@@ -81,19 +81,6 @@ FIRST_USE(cuModuleGetFunction, (CUfunction * function, CUmodule module, const ch
 FIRST_USE(cuCtxSetLimit, (int limit, size_t value), BLOCK_MODULE, number_of(context), (limit, value))
 FIRST_USE(cuFuncLoad, (CUfunction function), BLOCK_MODULE, number_of(function), (function))
 
-/* A part of a card's processors with a context of its own. */
-CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice device, unsigned int flags) {
-  struct overhead overhead;
-  if (inside_driver || green == NULL) return REAL(cuGreenCtxCreate)(green, resources, device, flags);
-  if (!overhead_begin(&overhead, card_of_device(device), REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = IN_DRIVER(REAL(cuGreenCtxCreate)(green, resources, device, flags));
-  if (overhead_end(&overhead, result, BLOCK_CONTEXT, result == CUDA_SUCCESS ? number_of(*green) : 0, NULL))
-    return result;
-  IN_DRIVER(REAL(cuGreenCtxDestroy)(*green));
-  *green = NULL;
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 #define UNLOAD(symbol, type, kind)                                                                   \
   CUresult symbol(type handle) {                                                                     \
     struct block block;                                                                              \
@@ -107,4 +94,3 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice device, u
   }
 UNLOAD(cuModuleUnload, CUmodule, BLOCK_MODULE)
 UNLOAD(cuLibraryUnload, CUlibrary, BLOCK_LIBRARY)
-UNLOAD(cuGreenCtxDestroy, CUgreenCtx, BLOCK_CONTEXT)

@@ -15,6 +15,19 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (inside_driver) return REAL(cuMemPoolDestroy)(pool);
   CUresult result = IN_DRIVER(REAL(cuMemPoolDestroy)(pool));
   if (result == CUDA_SUCCESS) pools_destroyed(pool);
+  pools_forget_current(); /* a device that took from it takes from its default pool again */
+  return result;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+  CUresult result = REAL(cuDeviceSetMemPool)(device, pool);
+  pools_forget_current();
+  return result;
+}
+
+CUresult cuMemSetMemPool(const struct cuda_location *location, int type, CUmemoryPool pool) {
+  CUresult result = REAL(cuMemSetMemPool)(location, type, pool);
+  pools_forget_current();
   return result;
 }
 
@@ -34,3 +47,18 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   }
 POOL_OF_LOCATION(cuMemGetDefaultMemPool)
 POOL_OF_LOCATION(cuMemGetMemPool)
+
+/* What pools keep above their threshold is given back here (CUDA driver API,
+   CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): from now on it is another process's, whether this one ever allocates
+   again or not. */
+#define SYNCHRONIZE(symbol, parameters, arguments)                           \
+  CUresult symbol parameters {                                               \
+    CUresult result = REAL(symbol) arguments;                                \
+    if (result == CUDA_SUCCESS && !inside_driver) pools_settle_after_wait(); \
+    return result;                                                           \
+  }
+SYNCHRONIZE(cuStreamSynchronize, (CUstream stream), (stream))
+SYNCHRONIZE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
+SYNCHRONIZE(cuEventSynchronize, (CUevent event), (event))
+SYNCHRONIZE(cuCtxSynchronize, (void), ())
+SYNCHRONIZE(cuCtxSynchronize_v2, (CUcontext context), (context))

@@ -5,6 +5,7 @@
 #include "handles.h"
 #include "hooks.h"
 #include "memory.h"
+#include "tiles.h"
 
 CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const struct cuda_allocation *properties,
                      unsigned long long flags) {
@@ -66,15 +67,59 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return result;
 }
 
-#define MAP_ARRAYS(symbol)                                                                \
-  CUresult symbol(struct cuda_array_map *maps, unsigned int count, CUstream stream) {     \
-    if (inside_driver) return REAL(symbol)(maps, count, stream);                          \
-    handles_lock();                                                                       \
-    CUresult result = IN_DRIVER(REAL(symbol)(maps, count, stream));                       \
-    for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++)                    \
-      if (maps[i].operation == CU_MEM_OPERATION_TYPE_MAP) handles_pinned(maps[i].handle); \
-    handles_unlock();                                                                     \
-    return result;                                                                        \
+/* What is unmapped is free when the stream has got there. */
+#define MAP_ARRAYS(symbol, wait)                                                                          \
+  CUresult symbol(struct cuda_array_map *maps, unsigned int count, CUstream stream) {                     \
+    bool unmaps = false;                                                                                  \
+    if (inside_driver) return REAL(symbol)(maps, count, stream);                                          \
+    CUresult result = IN_DRIVER(REAL(symbol)(maps, count, stream));                                       \
+    if (result != CUDA_SUCCESS) return result;                                                            \
+    for (unsigned int i = 0; i < count; i++)                                                              \
+      unmaps = unmaps || maps[i].operation != CU_MEM_OPERATION_TYPE_MAP;                                  \
+    if (unmaps) IN_DRIVER(REAL(wait)(stream));                                                            \
+    handles_lock();                                                                                       \
+    for (unsigned int i = 0; i < count; i++) tiles_changed(&maps[i]);                                     \
+    handles_unlock();                                                                                     \
+    return result;                                                                                        \
   }
-MAP_ARRAYS(cuMemMapArrayAsync)
-MAP_ARRAYS(cuMemMapArrayAsync_ptsz)
+MAP_ARRAYS(cuMemMapArrayAsync, cuStreamSynchronize)
+MAP_ARRAYS(cuMemMapArrayAsync_ptsz, cuStreamSynchronize_ptsz)
+
+CUresult cuMulticastCreate(CUmemHandle *object, const void *properties) {
+  if (inside_driver) return REAL(cuMulticastCreate)(object, properties);
+  handles_lock();
+  CUresult result = IN_DRIVER(REAL(cuMulticastCreate)(object, properties));
+  if (result == CUDA_SUCCESS && !handles_made_multicast(*object)) {
+    IN_DRIVER(REAL(cuMemRelease)(*object));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  handles_unlock();
+  return result;
+}
+
+#define BIND(symbol, parameters, arguments, note)        \
+  CUresult symbol parameters {                           \
+    if (inside_driver) return REAL(symbol) arguments;    \
+    handles_lock();                                      \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments); \
+    if (result == CUDA_SUCCESS) note;                    \
+    handles_unlock();                                    \
+    return result;                                       \
+  }
+BIND(cuMulticastBindMem,
+     (CUmemHandle object, size_t offset, CUmemHandle memory, size_t within, size_t bytes,
+      unsigned long long flags),
+     (object, offset, memory, within, bytes, flags), handles_bound(object, offset, bytes, memory))
+BIND(cuMulticastBindMem_v2,
+     (CUmemHandle object, CUdevice device, size_t offset, CUmemHandle memory, size_t within, size_t bytes,
+      unsigned long long flags),
+     (object, device, offset, memory, within, bytes, flags), handles_bound(object, offset, bytes, memory))
+BIND(cuMulticastBindAddr,
+     (CUmemHandle object, size_t offset, CUdeviceptr address, size_t bytes, unsigned long long flags),
+     (object, offset, address, bytes, flags), handles_bound_address(object, offset, bytes, address))
+BIND(cuMulticastBindAddr_v2,
+     (CUmemHandle object, CUdevice device, size_t offset, CUdeviceptr address, size_t bytes,
+      unsigned long long flags),
+     (object, device, offset, address, bytes, flags), handles_bound_address(object, offset, bytes, address))
+BIND(cuMulticastUnbind, (CUmemHandle object, CUdevice device, size_t offset, size_t bytes),
+     (object, device, offset, bytes), handles_unbound(object, card_of_device(device), offset, bytes))

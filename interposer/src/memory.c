@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory.h"
 
+#include <inttypes.h>
+
 #include "atomics.h"
+#include "log.h"
 #include "pools.h"
 
 uint64_t memory_rounded(uint64_t bytes) {
@@ -24,12 +27,20 @@ static bool try_card(struct charge *charge, const struct card *card) {
   return false;
 }
 
+static void tell_refused(struct card *card, uint64_t bytes) {
+  if (!log_shows(LOG_INFO)) return;
+  struct card_view view = card_view(card, UINT64_MAX);
+  log_info("%" PRIu64 " bytes refused: %" PRIu64 " of %" PRIu64 " are in use", bytes, view.used, view.total);
+}
+
 bool memory_reserve_for(struct charge *charge, struct card *card, enum region_part part, uint64_t bytes) {
   charge->grant = NULL;
   charge->bytes = memory_rounded(bytes);
   charge->part = part;
   if (card == NULL || try_card(charge, card)) return true;
-  return pools_give_way(card) && try_card(charge, card);
+  if (pools_give_way(card) && try_card(charge, card)) return true;
+  tell_refused(card, charge->bytes);
+  return false;
 }
 
 bool memory_reserve(struct charge *charge, uint64_t bytes) {
@@ -61,26 +72,35 @@ static enum region_part part_of_kind(uint16_t kind) {
 
 void memory_freed(const struct block *block) {
   if (block->kind == BLOCK_EXEC) return;
-  if (block->pool != 0)
+  if (block->pool != 0 && block->pool != BLOCK_SPILLED)
     pools_freed(block);
   else
     region_release_part(&grant_at(block->grant)->region, part_of_kind(block->kind), block->bytes);
 }
 
-bool memory_commit(struct charge *charge, enum block_kind kind, uint64_t number) {
+static bool commit(struct charge *charge, enum block_kind kind, uint64_t number, uint32_t pool) {
   struct block stale;
   if (charge->grant == NULL) return true;
   struct block block = {.address = number,
                         .bytes = charge->bytes,
                         .context = charge->context,
                         .grant = (uint16_t)grant_number(charge->grant),
-                        .kind = (uint16_t)kind};
+                        .kind = (uint16_t)kind,
+                        .pool = pool};
   if (!blocks_add(&block, &stale)) {
     memory_cancel(charge);
     return false;
   }
   if (stale.address != 0) memory_freed(&stale);
   return true;
+}
+
+bool memory_commit(struct charge *charge, enum block_kind kind, uint64_t number) {
+  return commit(charge, kind, number, 0);
+}
+
+bool memory_commit_spilled(struct charge *charge, uint64_t address) {
+  return commit(charge, BLOCK_ADDRESS, address, BLOCK_SPILLED);
 }
 
 bool memory_take(enum block_kind kind, uint64_t number, struct block *block) {
@@ -91,6 +111,10 @@ void memory_put_back(const struct block *block) {
   struct block stale;
   if (!blocks_add(block, &stale)) return; /* stays charged: too much, never too little */
   if (stale.address != 0) memory_freed(&stale);
+}
+
+void memory_context_joins(CUcontext context, CUcontext into) {
+  if (grants_load() == GRANTS_READY) blocks_hand_over(context, into);
 }
 
 void memory_context_ended(CUcontext context) {

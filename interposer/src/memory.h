@@ -47,6 +47,9 @@ void memory_cancel(struct charge *charge);
 /* false: no memory for the book-keeping; cancelled, the caller gives the block back to the driver. */
 bool memory_commit(struct charge *charge, enum block_kind kind, uint64_t number);
 
+/* The same for managed memory in the place of what was asked for (spill.h). */
+bool memory_commit_spilled(struct charge *charge, uint64_t address);
+
 /* Around the driver's free: take before, then release or put back by what the driver said. false: an unknown
  * block. */
 bool memory_take(enum block_kind kind, uint64_t number, struct block *block);
@@ -55,5 +58,6 @@ void memory_put_back(const struct block *block);
 
 /* A context has ended and taken its blocks along. */
 void memory_context_ended(CUcontext context);
+void memory_context_joins(CUcontext context, CUcontext into); /* what it holds goes when the other one ends */
 
 #endif

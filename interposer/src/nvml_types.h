@@ -35,9 +35,40 @@ struct nvml_utilization_sample {
   unsigned int sm, memory, encoder, decoder;
 };
 
+/* nvmlProcessDetailList_v1_t and its entries */
+struct nvml_process_detail {
+  unsigned int pid;
+  unsigned long long memory;
+  unsigned int gpu_instance, compute_instance;
+  unsigned long long protected_memory;
+};
+struct nvml_process_details {
+  unsigned int version, mode, count;
+  struct nvml_process_detail *processes;
+};
+
+/* nvmlProcessesUtilizationInfo_v1_t and its entries */
+struct nvml_utilization_info {
+  unsigned long long time_us;
+  unsigned int pid, sm, memory, encoder, decoder, jpeg, optical_flow;
+};
+struct nvml_utilization_infos {
+  unsigned int version, count;
+  unsigned long long since_us;
+  struct nvml_utilization_info *samples;
+};
+
+struct nvml_utilization {
+  unsigned int gpu, memory; /* percent */
+};
+
+#define NVML_VERSION(type, number) ((unsigned int)sizeof(type) | (number) << 24)
+enum { NVML_PROCESS_MODE_COMPUTE = 0 };
+
 enum {
   NVML_SUCCESS = 0,
   NVML_ERROR_INVALID_ARGUMENT = 2,
+  NVML_ERROR_NOT_SUPPORTED = 3,
   NVML_ERROR_NOT_FOUND = 6,
   NVML_ERROR_INSUFFICIENT_SIZE = 7,
   NVML_ERROR_FUNCTION_NOT_FOUND = 13,

@@ -28,12 +28,13 @@ static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now
   } while (!swap_if(&usage->time_ready_ns, &ready, next));
 }
 
-uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t cost) {
-  uint64_t ready = load_acquire(word), next;
+uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost) {
+  uint64_t ready = load_acquire(word), later = scaled(uncharged, 100, rate), next;
   do {
     uint64_t believed = ready > now + MOST_NS ? now : ready; /* from another boot, or scribbled over */
-    if (believed > now) return believed;
-    next = floor_of(believed, now) + scaled(cost, 100, rate);
+    uint64_t from = floor_of(believed, now);
+    if (from + later > now) return from + later;
+    next = from + scaled(cost, 100, rate);
   } while (!swap_if(word, &ready, next));
   return 0;
 }
@@ -47,9 +48,10 @@ void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t differ
   } while (!swap_if(word, &ready, next));
 }
 
-uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost) {
+uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged,
+                    uint64_t cost) {
   follow_rate(usage, rate, now);
-  return pace_admit_at(&usage->time_ready_ns, rate, now, cost);
+  return pace_admit_at(&usage->time_ready_ns, rate, now, uncharged, cost);
 }
 
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {

@@ -16,14 +16,16 @@
 
 #define PACE_BURST_NS 50000000u
 
-/* 0: go, the cost (ns of device time) is taken. Else: the time at which to ask again; nothing is taken. */
-uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t cost);
+/* 0: go, the cost (ns of device time) is taken. Else: the time at which to ask again; nothing is taken.
+   `uncharged`: device time that was had already and will be charged later; it must be repaid too. */
+uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged,
+                    uint64_t cost);
 
 /* The true cost was that much more (or less) than what was taken. */
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference);
 
 /* The same with a word of one's own, for a rate that stays. */
-uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t cost);
+uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost);
 void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t difference);
 
 #endif

@@ -14,21 +14,26 @@
 #include "memory.h"
 
 #define POOLS 1024u
+#define DEVICES 128
 
 struct pool {
   struct lock lock;
   _Atomic(CUmemoryPool) handle; /* NULL: of a device's graphs, or nobody's any more */
   struct card *card;            /* NULL: not limited */
   CUdevice graphs_of;           /* a device; -1: a pool with a handle */
-  bool destroyed;
+  _Atomic bool destroyed;
   _Atomic uint64_t used;             /* bytes of its live blocks */
   uint64_t charged[GRANTS_PER_CARD]; /* by grant of the card */
-  uint64_t piece;                    /* it grows by multiples of this */
+  _Atomic uint64_t total;            /* the sum of `charged`, for a look without the lock */
+  uint64_t piece;                    /* what it has reserved is a multiple of this */
 };
 
 static struct pool pools[POOLS];
 static _Atomic uint32_t pool_count;
 static struct lock adding;
+
+/* Which pool each device takes from; NULL: to be asked. */
+static _Atomic(struct pool *) current[DEVICES];
 
 /* --- finding ------------------------------------------------------------------------------------------ */
 
@@ -68,24 +73,38 @@ static struct pool *added(CUmemoryPool handle, CUdevice graphs_of, struct card *
 
 static struct pool *limited(struct pool *pool) { return pool != NULL && pool->card != NULL ? pool : NULL; }
 
-struct pool *pools_of_stream(CUstream stream) {
+static struct pool *current_of(CUdevice device) {
   CUmemoryPool handle = NULL;
-  if (grants_load() != GRANTS_READY) return NULL;
-  CUdevice device = device_of_stream(stream);
   struct card *card = card_of_device(device);
   if (card == NULL || DRIVER(cuDeviceGetMemPool)(&handle, device) != CUDA_SUCCESS || handle == NULL)
     return NULL;
   struct pool *pool = known(handle, -1);
-  return limited(pool != NULL ? pool : added(handle, -1, card));
+  pool = limited(pool != NULL ? pool : added(handle, -1, card));
+  atomic_store_explicit(&current[device], pool, memory_order_release);
+  return pool;
+}
+
+struct pool *pools_of_stream(CUstream stream) {
+  if (grants_load() != GRANTS_READY) return NULL;
+  CUdevice device = device_of_stream(stream);
+  if (device < 0 || device >= DEVICES) return NULL;
+  struct pool *pool = atomic_load_explicit(&current[device], memory_order_acquire);
+  return pool != NULL ? pool : current_of(device);
+}
+
+void pools_forget_current(void) {
+  for (int device = 0; device < DEVICES; device++)
+    atomic_store_explicit(&current[device], NULL, memory_order_release);
 }
 
 /* A default pool is asked for in several ways; here it is looked for among the devices'. */
 struct pool *pools_by_handle(CUmemoryPool handle) {
   CUmemoryPool found;
   if (grants_load() != GRANTS_READY || handle == NULL) return NULL;
+  CUcontext context;
+  struct card *card = card_current(&context);
   struct pool *pool = known(handle, -1);
   if (pool != NULL) return limited(pool);
-  struct card *card = card_of_thread();
   int count = 0;
   DRIVER(cuDeviceGetCount)(&count);
   for (CUdevice device = 0; device < count; device++)
@@ -110,9 +129,12 @@ void pools_learn(CUmemoryPool handle, const struct cuda_location *location) {
 /* --- charging, with the pool's lock ------------------------------------------------------------------- */
 
 static uint64_t charged(const struct pool *pool) {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < GRANTS_PER_CARD; i++) sum += pool->charged[i];
-  return sum;
+  return atomic_load_explicit(&pool->total, memory_order_relaxed);
+}
+
+static void add_charge(struct pool *pool, uint32_t grant, uint64_t bytes) {
+  pool->charged[grant] += bytes;
+  atomic_store_explicit(&pool->total, charged(pool) + bytes, memory_order_relaxed);
 }
 
 static bool reserve(struct pool *pool, uint64_t bytes) {
@@ -121,7 +143,7 @@ static bool reserve(struct pool *pool, uint64_t bytes) {
     struct grant *grant = pool->card->grants[i];
     if (!region_reserve_part(&grant->region, REGION_MEMORY, bytes, grant_limit(grant), grant_cap(grant)))
       continue;
-    pool->charged[i] += bytes;
+    add_charge(pool, i, bytes);
     return true;
   }
   return false;
@@ -132,7 +154,7 @@ static void release(struct pool *pool, uint64_t bytes) {
     uint64_t part = pool->charged[i] < bytes ? pool->charged[i] : bytes;
     if (part == 0) continue;
     region_release(&pool->card->grants[i]->region, part);
-    pool->charged[i] -= part;
+    add_charge(pool, i, -part);
     bytes -= part;
   }
 }
@@ -151,12 +173,14 @@ static uint64_t reserved(const struct pool *pool) {
 }
 
 /* What is held is charged, also where there is no room for it. */
-static void settle(struct pool *pool) {
-  uint64_t now = reserved(pool), before = charged(pool);
+static void settle_at(struct pool *pool, uint64_t now) {
+  uint64_t before = charged(pool);
   if (now < before) release(pool, before - now);
   if (now > before && region_reserve(&pool->card->grants[0]->region, now - before, UINT64_MAX))
-    pool->charged[0] += now - before;
+    add_charge(pool, 0, now - before);
 }
+
+static void settle(struct pool *pool) { settle_at(pool, reserved(pool)); }
 
 static uint64_t in_use(const struct pool *pool) {
   uint64_t bytes = 0;
@@ -171,27 +195,31 @@ static uint64_t kept(const struct pool *pool) {
 }
 
 static uint64_t in_pieces(const struct pool *pool, uint64_t bytes) {
+  if (pool->piece == GRANULE) return bytes;
   return bytes > UINT64_MAX - pool->piece ? bytes : (bytes + pool->piece - 1) / pool->piece * pool->piece;
 }
 
-/* Memory that is kept serves the request first; where all of it does, nothing more is reserved. */
-static bool reserve_for(struct pool *pool, uint64_t bytes, uint64_t *before) {
+/* As if nothing were kept for it: the driver need not take what is. Where that is too much, what is kept
+   serves it; if all of it does, nothing more is reserved. */
+static bool reserve_for(struct pool *pool, uint64_t bytes) {
+  uint64_t most = in_pieces(pool, bytes);
+  if (reserve(pool, most)) return true;
   settle(pool);
-  *before = charged(pool);
-  return reserve(pool, in_pieces(pool, bytes)) || kept(pool) >= bytes;
+  return reserve(pool, most) || kept(pool) >= bytes;
 }
 
 bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) {
   charge->pool = pool;
   charge->bytes = memory_rounded(bytes);
+  charge->grant = pool == NULL ? NULL : pool->card->grants[0];
   if (pool == NULL) return true;
   lock_take(&pool->lock);
-  bool fits = reserve_for(pool, charge->bytes, &charge->before);
+  bool fits = reserve_for(pool, charge->bytes);
   if (!fits) {
     lock_leave(&pool->lock);
     bool more = pools_give_way(pool->card);
     lock_take(&pool->lock);
-    fits = more && reserve_for(pool, charge->bytes, &charge->before);
+    fits = more && reserve_for(pool, charge->bytes);
   }
   charge->allowed = charged(pool);
   if (!fits) lock_leave(&pool->lock);
@@ -202,12 +230,10 @@ bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) 
 static bool note(const struct pool_charge *charge, uint64_t address) {
   struct block stale;
   struct pool *pool = charge->pool;
-  CUcontext context = NULL;
   if (address == 0) return true;
-  card_current(&context);
   struct block block = {.address = address,
                         .bytes = charge->bytes,
-                        .context = context,
+                        .context = context_last_seen(),
                         .kind = BLOCK_ADDRESS,
                         .pool = (uint32_t)(pool - pools) + 1};
   atomic_fetch_add_explicit(&pool->used, charge->bytes, memory_order_relaxed);
@@ -219,14 +245,15 @@ static bool note(const struct pool_charge *charge, uint64_t address) {
   return true;
 }
 
-/* Whatever it grows by is a multiple of its piece. */
-static void learn_piece(struct pool *pool, uint64_t growth, uint64_t bytes) {
-  if (growth <= bytes) return;
-  uint64_t piece = pool->piece == GRANULE ? growth : pool->piece;
-  while (growth != 0) {
-    uint64_t rest = piece % growth;
-    piece = growth;
-    growth = rest;
+/* Whatever it has reserved is a multiple of its piece, which is not known before it takes more than it was
+   asked for. */
+static void learn_piece(struct pool *pool, uint64_t now, bool more_than_asked) {
+  if (pool->piece == GRANULE && !more_than_asked) return;
+  uint64_t piece = pool->piece == GRANULE ? now : pool->piece, rest = now;
+  while (rest != 0) {
+    uint64_t next = piece % rest;
+    piece = rest;
+    rest = next;
   }
   pool->piece = piece > GRANULE ? piece : GRANULE;
 }
@@ -237,22 +264,15 @@ bool pools_end(struct pool_charge *charge, CUresult result, uint64_t address) {
   bool good = true;
   uint64_t now = reserved(pool);
   if (result == CUDA_SUCCESS) {
-    if (now > charge->allowed) {
-      learn_piece(pool, now - charge->before, charge->bytes);
-      good = reserve(pool, now - charge->allowed);
-    }
-    good = good && note(charge, address);
+    learn_piece(pool, now, now > charge->allowed);
+    good = (now <= charge->allowed || reserve(pool, now - charge->allowed)) && note(charge, address);
   }
-  settle(pool);
+  settle_at(pool, now);
   lock_leave(&pool->lock);
   return good;
 }
 
 /* --- giving back -------------------------------------------------------------------------------------- */
-
-void pools_freed(const struct block *block) {
-  atomic_fetch_sub_explicit(&pools[block->pool - 1].used, block->bytes, memory_order_relaxed);
-}
 
 static void settle_one(struct pool *pool) {
   lock_take(&pool->lock);
@@ -260,20 +280,30 @@ static void settle_one(struct pool *pool) {
   lock_leave(&pool->lock);
 }
 
-void pools_hold(const struct block *block) {
-  if (block->pool != 0) lock_take(&pools[block->pool - 1].lock);
+/* What a pool keeps is given back when somebody waits for the card; a destroyed one keeps nothing. */
+void pools_freed(const struct block *block) {
+  struct pool *pool = &pools[block->pool - 1];
+  atomic_fetch_sub_explicit(&pool->used, block->bytes, memory_order_relaxed);
+  if (pool->destroyed) settle_one(pool);
 }
 
-void pools_let_go(const struct block *block) {
-  if (block->pool == 0) return;
-  settle(&pools[block->pool - 1]);
-  lock_leave(&pools[block->pool - 1].lock);
+/* Where all that is charged is in use, the driver can't have given anything back. Of graphs' pools only the
+   driver knows what is. */
+static bool may_have_shrunk(struct pool *pool) {
+  return charged(pool) > (pool->graphs_of < 0 ? atomic_load_explicit(&pool->used, memory_order_relaxed) : 0);
 }
 
 void pools_settle(const struct card *card) {
   uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
   for (uint32_t i = 0; i < count; i++)
-    if (card == NULL || pools[i].card == card) settle_one(&pools[i]);
+    if ((card == NULL || pools[i].card == card) && may_have_shrunk(&pools[i])) settle_one(&pools[i]);
+}
+
+/* Graphs' pools give back nothing by waiting. */
+void pools_settle_after_wait(void) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++)
+    if (pools[i].graphs_of < 0 && may_have_shrunk(&pools[i])) settle_one(&pools[i]);
 }
 
 void pools_destroyed(CUmemoryPool handle) {
@@ -309,6 +339,7 @@ bool pools_give_way(const struct card *card) {
 
 void pools_reset(void) {
   memset(pools, 0, sizeof pools);
+  pools_forget_current();
   atomic_store_explicit(&pool_count, 0, memory_order_relaxed);
   adding.word = 0;
 }

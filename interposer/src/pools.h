@@ -19,8 +19,8 @@ struct pool;
 struct pool_charge {
   struct pool *pool; /* NULL: not limited; else its lock is held until pools_end */
   uint64_t bytes;    /* of the block */
-  uint64_t before;   /* what the pool had reserved, */
-  uint64_t allowed;  /* and what it may have reserved afterwards */
+  const struct grant *grant; /* the first of the pool's card; NULL: not limited */
+  uint64_t allowed;  /* what the pool may have reserved afterwards */
 };
 
 /* The pool that cuMemAllocAsync takes from in this stream, and a pool by its handle. NULL: not limited. */
@@ -40,16 +40,19 @@ bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes);
    that reserves in pieces of a size not yet known), or no memory for the book-keeping. */
 bool pools_end(struct pool_charge *charge, CUresult result, uint64_t address);
 
-/* Around the driver's free of a block that was taken out of the blocks: nothing is done for one that is in no
-   pool. Between the two nothing else comes to the pool, so what it has reserved is read whole. */
-void pools_hold(const struct block *block);
-void pools_let_go(const struct block *block);
-
-/* A pool's block is gone; the charge follows with pools_let_go or pools_settle. */
+/* A pool's block is gone. The pool keeps its memory until somebody waits for the card, and the charge with it
+   until pools_settle. */
 void pools_freed(const struct block *block);
 
-/* Charges what the pools of the card have reserved now; NULL: all pools. */
+/* Charges what the pools of the card have reserved now; NULL: all pools. Asks the driver only about those
+   that may have less than they are charged for. */
 void pools_settle(const struct card *card);
+
+/* The same for all pools that give back what they keep when the program waits for the card. */
+void pools_settle_after_wait(void);
+
+/* A device takes from another pool than before. */
+void pools_forget_current(void);
 
 /* The pool is destroyed; its live blocks stay. */
 void pools_destroyed(CUmemoryPool handle);

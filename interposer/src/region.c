@@ -4,19 +4,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "atomics.h"
 #include "clock.h"
 #include "log.h"
+#include "region_file.h"
 #include "usage.h"
 
-#define SWEEP_NS 5000000u /* views look for the dead at most this often */
-#define WAIT_NS 1000000   /* a waiter looks whether the lock's owner lives this often */
+#define SWEEP_NS 5000000u     /* views and newcomers look for the dead at most this often */
+#define WAIT_NS 1000000       /* a waiter looks whether the lock's owner lives this often, */
+#define WAIT_MOST_NS 16000000 /* the longer he waits, the less often: where there are many, it costs much */
+#define SWEEP_SLOT_NS 500u    /* and the later, the more slots there are: times their square */
+#define FEW_SLOTS 64u
 #define SPINS 64
-#define HIGH_DESCRIPTOR 200 /* out of the way of programs that count on small numbers */
 
 #if defined(__x86_64__)
 #define pause_processor() __builtin_ia32_pause()
@@ -31,66 +32,6 @@ static inline uint64_t *part_of(struct tessera_process *slot, enum region_part p
                                   : &slot->memory_bytes;
 }
 
-static inline uint32_t slot_of(uint32_t owner) { return (owner & 0xFFFFu) - 1; }
-
-/* --- the file and its record locks -------------------------------------------------------------------- */
-
-static int open_high(const char *path) {
-  int low = open(path, O_RDWR | O_CLOEXEC);
-  if (low < 0) return -1;
-  /* Nothing is locked yet, so closing the first descriptor loses nothing. */
-  int high = fcntl(low, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
-  if (high < 0) return low;
-  close(low);
-  return high;
-}
-
-int region_open(struct region *region, const char *path) {
-  struct stat status;
-  if (strlen(path) >= sizeof region->path) return ENAMETOOLONG;
-  int file = open_high(path);
-  if (file < 0) return errno;
-  int error = fstat(file, &status) != 0 ? errno : 0;
-  void *mapped = MAP_FAILED;
-  size_t bytes = sizeof(struct tessera_usage);
-  if (error == 0 && (uint64_t)status.st_size < bytes) bytes = TESSERA_USAGE_SIZE_0; /* one without spans */
-  if (error == 0 && (uint64_t)status.st_size < bytes) error = EINVAL;
-  if (error == 0) {
-    mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (mapped == MAP_FAILED) error = errno;
-  }
-  if (error == 0 && !usage_valid(mapped, (uint64_t)status.st_size)) {
-    munmap(mapped, bytes);
-    error = EINVAL;
-  }
-  if (error != 0) {
-    close(file);
-    return error;
-  }
-  memcpy(region->path, path, strlen(path) + 1);
-  region->usage = mapped;
-  region->has_spans = bytes == sizeof(struct tessera_usage);
-  region->device = status.st_dev;
-  region->inode = status.st_ino;
-  region->file = file;
-  return 0;
-}
-
-/* The descriptor, if it still is ours. The program may have closed it, and with it all our record locks, or
-   have something else under its number; then it is opened again, and the slot locked again (should it be
-   somebody else's by now, start_ns tells, and the process registers anew). */
-static int region_file(struct region *region) {
-  struct stat status;
-  struct flock lock;
-  if (region->file >= 0 && fstat(region->file, &status) == 0 && status.st_dev == region->device &&
-      status.st_ino == region->inode)
-    return region->file;
-  region->file = open_high(region->path);
-  if (region->file >= 0 && region->owner != 0)
-    record_lock(region->file, F_SETLK, slot_of(region->owner), &lock);
-  return region->file;
-}
-
 /* --- the lock over the totals ------------------------------------------------------------------------- */
 
 /* Frees the slots of the dead and adds up the totals. With the lock, by the owner of slot `mine`. */
@@ -98,6 +39,7 @@ static void sweep_locked(struct region *region, uint32_t mine) {
   struct tessera_usage *usage = region->usage;
   uint32_t high = usage_slots_high(usage);
   int file = region_file(region), pid;
+  uint32_t top = 0;
   uint64_t total = 0;
   bool found = false;
   for (uint32_t i = 0; i < high; i++) {
@@ -109,7 +51,9 @@ static void sweep_locked(struct region *region, uint32_t mine) {
       continue;
     }
     total += slot_bytes(slot);
+    top = i + 1;
   }
+  if (top < high) store_release(&usage->slots_high, top); /* who has claimed one behind it raises it again */
   if (found)
     store_relaxed(&usage->waiters, 0u); /* the dead among them; the living wake up by their time-out */
   store_relaxed(&usage->memory_bytes, total);
@@ -117,7 +61,7 @@ static void sweep_locked(struct region *region, uint32_t mine) {
 }
 
 static void region_lock_contended(struct region *region, uint32_t mine) {
-  static const struct timespec timeout = {0, WAIT_NS};
+  struct timespec timeout = {0, WAIT_NS};
   struct tessera_usage *usage = region->usage;
   int pid;
   for (;;) {
@@ -133,7 +77,11 @@ static void region_lock_contended(struct region *region, uint32_t mine) {
     futex_wait(&usage->lock, seen, &timeout, 0);
     if (load_relaxed(&usage->waiters) != 0) sub_relaxed(&usage->waiters, 1u);
     uint32_t now = load_acquire(&usage->lock);
-    if (now != seen || now == mine || slot_alive(region_file(region), slot_of(now), &pid)) continue;
+    if (now != seen || now == mine) continue;
+    if (slot_alive(region_file(region), slot_of(now), &pid)) {
+      if (timeout.tv_nsec < WAIT_MOST_NS) timeout.tv_nsec *= 2;
+      continue;
+    }
     if (swap_if(&usage->lock, &now, mine)) {
       sweep_locked(region, slot_of(mine));
       return;
@@ -146,21 +94,26 @@ static inline void region_lock(struct region *region, uint32_t mine) {
   if (!swap_if(&region->usage->lock, &seen, mine)) region_lock_contended(region, mine);
 }
 
+/* The look at the waiters may come before the store: who is missed wakes up by its time-out. */
 static inline void region_unlock(struct region *region) {
   struct tessera_usage *usage = region->usage;
-  __atomic_exchange_n(&usage->lock, 0u, __ATOMIC_SEQ_CST);
+  store_release(&usage->lock, 0u);
   if (load_relaxed(&usage->waiters) != 0) futex_wake(&usage->lock, 1, 0);
 }
 
 /* --- the slot ----------------------------------------------------------------------------------------- */
 
-/* Locks a slot's byte that nobody else has; -1: all 4096 are taken. */
-static int claim_slot(int file) {
+/* Locks the byte of a slot that nobody else has; -1: there is none. Where somebody has it, the kernel has gone
+   through the locks of all to find that out: slots that look used are tried last. */
+static int claim_slot(const struct tessera_usage *usage, int file) {
+  uint32_t high = usage_slots_high(usage);
   struct flock lock;
-  for (uint32_t slot = 0; slot < TESSERA_SLOTS; slot++) {
-    if (record_lock(file, F_SETLK, slot, &lock) == 0) return (int)slot;
-    if (errno != EAGAIN && errno != EACCES && errno != EINTR) return -1;
-  }
+  for (int used = 0; used <= 1; used++)
+    for (uint32_t slot = 0; slot < (used ? high : TESSERA_SLOTS); slot++) {
+      if (slot < high && (load_acquire(&usage->process[slot].state) == TESSERA_SLOT_USED) != used) continue;
+      if (record_lock(file, F_SETLK, slot, &lock) == 0) return (int)slot;
+      if (errno != EAGAIN && errno != EACCES && errno != EINTR) return -1;
+    }
   return -1;
 }
 
@@ -178,24 +131,32 @@ static void lock_new_slot(struct region *region, uint32_t owner) {
   uint32_t held = load_acquire(&region->usage->lock);
   uint32_t former = atomic_load_explicit(&region->owner, memory_order_relaxed);
   if (held != former && slot_of(held) == slot_of(owner) && swap_if(&region->usage->lock, &held, owner))
-    return;
-  region_lock(region, owner);
+    sweep_locked(region, slot_of(owner));
+  else
+    region_lock(region, owner);
+}
+
+/* The total without what the slot's former owner held, with what this process does. With the lock. */
+static void settle_total(struct tessera_usage *usage, uint64_t former, uint64_t held) {
+  uint64_t total = load_relaxed(&usage->memory_bytes);
+  store_relaxed(&usage->memory_bytes, (total > former ? total - former : 0) + held);
 }
 
 static bool take_slot(struct region *region) {
   struct tessera_usage *usage = region->usage;
   int file = region_file(region);
-  int claimed = file < 0 ? -1 : claim_slot(file);
-  if (claimed < 0) {
-    log_error("no slot in %s: too many processes, or no record locks here", region->path);
+  int claimed = file < 0 ? -1 : claim_slot(usage, file);
+  if (claimed < 0 || region_slot_room(file, (uint32_t)claimed) != 0) {
+    log_error("no slot in %s: %s", region->path,
+              claimed < 0 ? "too many processes, or no record locks here" : "its file system is full");
     return false;
   }
   uint32_t slot = (uint32_t)claimed;
   uint64_t start = clock_now();
   uint32_t owner = owner_word(usage, slot, start);
   lock_new_slot(region, owner);
-  if (usage_slots_high(usage) <= slot) store_release(&usage->slots_high, slot + 1);
   struct tessera_process *process = &usage->process[slot];
+  uint64_t former = load_relaxed(&process->state) == TESSERA_SLOT_USED ? slot_bytes(process) : 0;
   memset(process, 0, sizeof *process);
   store_relaxed(&process->pid, (uint32_t)getpid());
   store_relaxed(&process->start_ns, start);
@@ -204,7 +165,12 @@ static bool take_slot(struct region *region) {
     store_relaxed(part_of(process, (enum region_part)part),
                   atomic_load_explicit(&region->held[part], memory_order_relaxed));
   store_release(&process->state, (uint32_t)TESSERA_SLOT_USED);
-  sweep_locked(region, slot);
+  if (usage_slots_high(usage) <= slot) store_release(&usage->slots_high, slot + 1);
+  /* Where many start at once, one of them looks for the dead. */
+  if (start > load_relaxed(&usage->swept_ns) + SWEEP_NS)
+    sweep_locked(region, slot);
+  else
+    settle_total(usage, former, slot_bytes(process));
   /* Only now may other threads of this process use the slot. */
   atomic_store_explicit(&region->start_ns, start, memory_order_relaxed);
   atomic_store_explicit(&region->owner, owner, memory_order_release);
@@ -273,13 +239,20 @@ bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit) {
   return region_reserve_part(region, REGION_MEMORY, bytes, limit, REGION_NO_CAP);
 }
 
+/* Whether somebody may have died since the last sweep. Among few it is always looked; among many refusals would
+   hold up everybody if each of them did. */
+static bool may_find_dead(const struct tessera_usage *usage) {
+  uint64_t now = clock_coarse(), swept = load_relaxed(&usage->swept_ns);
+  return usage_slots_high(usage) <= FEW_SLOTS || now < swept || now - swept > SWEEP_NS;
+}
+
 bool region_reserve_part(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
                          uint64_t cap) {
   struct tessera_usage *usage = region->usage;
   struct tessera_process *slot = lock_own_slot(region);
   if (slot == NULL) return false;
   bool fits = fits_locked(region, bytes, limit, cap);
-  if (!fits && bytes <= limit && bytes <= cap) {
+  if (!fits && bytes <= limit && bytes <= cap && may_find_dead(usage)) {
     sweep_locked(region, (uint32_t)(slot - usage->process));
     fits = fits_locked(region, bytes, limit, cap);
   }
@@ -316,6 +289,14 @@ void region_release_part(struct region *region, enum region_part part, uint64_t 
   region_unlock(region);
 }
 
+/* Whether it is time to look for the dead again. For each slot the kernel goes through the locks of all, so
+   among a thousand processes it takes milliseconds: then it is done so seldom that it stays a hundredth of the
+   time. */
+static bool sweep_is_due(const struct tessera_usage *usage, uint64_t now) {
+  uint64_t high = usage_slots_high(usage), swept = load_relaxed(&usage->swept_ns);
+  return (now > swept ? now - swept : swept - now) > SWEEP_NS + high * high * SWEEP_SLOT_NS;
+}
+
 /* Without a slot nobody may take the lock; the dead are then only left out of the sum. */
 static uint64_t sum_of_living(struct region *region) {
   uint32_t high = usage_slots_high(region->usage);
@@ -336,7 +317,7 @@ uint64_t region_used(struct region *region) {
   /* Alone in the first slot, there is nobody to die. */
   if (usage_slots_high(usage) <= 1) return load_relaxed(&usage->memory_bytes);
   uint64_t swept = load_relaxed(&usage->swept_ns), now = clock_coarse();
-  if ((now > swept ? now - swept : swept - now) > SWEEP_NS && swap_if(&usage->swept_ns, &swept, now)) {
+  if (sweep_is_due(usage, now) && swap_if(&usage->swept_ns, &swept, now)) {
     const struct tessera_process *slot = lock_own_slot(region);
     if (slot != NULL) {
       sweep_locked(region, (uint32_t)(slot - usage->process));

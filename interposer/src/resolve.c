@@ -13,13 +13,15 @@
  *
  * As a shim (TESSERA_SHIM) the library is itself what programs load as libcuda.so.1 and libnvidia-ml.so.1,
  * and the driver's own are under a path that only the shim asks for. They are its dependencies, so that a
- * name without a hook is found in them, by linking and by dlsym; dlsym itself is left alone. */
+ * name without a hook is found in them, by linking and by dlsym; dlsym itself is left alone. A preloaded
+ * library beside it stands aside: it is for programs that find another driver first, of their image's own. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
 
 #include "hooks.h"
 #include "lock.h"
+#include "log.h"
 
 struct row {
   const char *symbol;
@@ -66,6 +68,8 @@ __thread bool inside_driver;
    entry points that it does not export. */
 static _Atomic(void *) answered_address[HOOK_COUNT];
 static _Atomic(dlsym_function *) libc_dlsym;
+/* What was bound is a shim: it keeps the limits, so its functions are handed out as they are. */
+static atomic_bool beside_shim;
 
 static CUresult absent_in_cuda(void) { return CUDA_ERROR_NOT_FOUND; }
 static nvmlReturn_t absent_in_nvml(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
@@ -146,6 +150,29 @@ static void *loaded_library(enum library library) {
   return dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
 }
 
+#ifdef TESSERA_SHIM
+TESSERA_EXPORT extern const char tessera_shim;
+const char tessera_shim = 1; /* found by its name */
+
+static bool is_shim(void *handle) {
+  (void)handle; /* what this one binds is the driver's own */
+  return false;
+}
+
+bool shim_stands_in(void) { return false; }
+#else
+static bool is_shim(void *handle) {
+  dlsym_function *lookup = real_dlsym();
+  return handle != NULL && lookup != NULL && lookup(handle, "tessera_shim") != NULL;
+}
+
+bool shim_stands_in(void) {
+  void *cuda = loaded_library(LIBRARY_CUDA), *nvml = loaded_library(LIBRARY_NVML);
+  if (cuda == NULL && nvml == NULL) cuda = dlopen(sonames[LIBRARY_CUDA], RTLD_LAZY);
+  return is_shim(cuda) || is_shim(nvml);
+}
+#endif
+
 static void *absent(enum library library) {
   return library == LIBRARY_CUDA ? (void *)absent_in_cuda : (void *)absent_in_nvml;
 }
@@ -191,6 +218,8 @@ void bind_library(enum library library) {
     if (address == NULL) address = absent(library);
     atomic_store_explicit(&real_address[number], address, memory_order_relaxed);
   }
+  log_debug("%s: %s", sonames[library], handle != NULL ? "bound" : "not to be loaded");
+  if (is_shim(handle)) atomic_store_explicit(&beside_shim, true, memory_order_relaxed);
   if (library == LIBRARY_CUDA) ask_for_answers();
   /* The handle stays open: real addresses must not go away under a program that closes its own. */
   atomic_store_explicit(&library_bound[library], true, memory_order_release);
@@ -200,7 +229,7 @@ void bind_library(enum library library) {
    does not know yet is another address, and goes through untouched. */
 void *hook_for_answer(const char *name, void *answer, uint64_t flags) {
   int match = -1;
-  if (!may_be_ours(name)) return answer;
+  if (!may_be_ours(name) || atomic_load_explicit(&beside_shim, memory_order_relaxed)) return answer;
   for (int number = 0; number < HOOK_COUNT; number++) {
     const struct row *row = &rows[number];
     if (row->base == NULL || (strcmp(row->base, name) != 0 && strcmp(row->symbol, name) != 0)) continue;
@@ -245,6 +274,7 @@ static void *lookup_hook(void *handle, const char *name, int number) {
   }
   void *address = lookup(handle, name);
   if (address == NULL) return NULL;
+  if (atomic_load_explicit(&beside_shim, memory_order_relaxed)) return address;
   if (owner_of(address, library, row->hook) == OWNER_OTHER) return address;
   return row->hook;
 }

@@ -5,6 +5,7 @@
 
 #include "atomics.h"
 #include "budget.h"
+#include "card_clock.h"
 #include "clock.h"
 #include "hooks.h"
 #include "limits.h"
@@ -14,6 +15,8 @@
 
 #define SAMPLES 64
 #define SHARERS_SEEN 64
+#define LONGEST_WAIT_NS 16000000u /* for a turn on the card: of eight with 2 ms each */
+#define LONGEST_DUE_NS 4000000u
 #define LOOK_NS 100000u /* the least between two looks at a kernel that should have ended */
 
 enum stage { STAGE_IDLE, STAGE_OPEN, STAGE_PENDING };
@@ -22,6 +25,7 @@ struct sample {
   CUcontext context; /* of the events; NULL: none made yet */
   CUevent start, end;
   uint64_t begun_ns;
+  uint64_t running_ns; /* when it was last seen not to have ended */
   struct sample_of of;
   _Atomic int stage;
   uint32_t sharers; /* when it began */
@@ -35,6 +39,7 @@ static _Atomic uint32_t pending_samples;
 
 /* By the number of the grant; written under the lock. */
 static uint64_t charged_until[GRANTS]; /* up to here the card's time is charged to this process */
+static uint64_t waited_for[GRANTS];    /* what of others' turns is made good by turns to come */
 static _Atomic uint32_t pending_long[GRANTS];
 
 void samples_capture_begun(void) { atomic_store_explicit(&samples_captured, true, memory_order_relaxed); }
@@ -128,7 +133,9 @@ static void enter(const struct sample *sample) {
     store_relaxed(&slot->resident_ns, from);
   else if (until > from)
     from = until;
-  store_relaxed(&slot->resident_until, from + apart + apart / 4);
+  uint64_t expected = apart + apart / 4;
+  store_relaxed(&slot->resident_until,
+                from + (expected > sample->of.debited ? expected : sample->of.debited));
 }
 
 /* With the lock: up to `charged_until` it is told by spans. */
@@ -154,7 +161,7 @@ int sample_begin(const struct sample_of *of) {
   restore_captures(mode);
   if (sample == NULL) return -1;
   sample->of = *of;
-  sample->begun_ns = clock_now();
+  sample->begun_ns = sample->running_ns = clock_now();
   if (record(sample->start, of) != CUDA_SUCCESS) {
     atomic_store_explicit(&sample->stage, STAGE_IDLE, memory_order_release);
     return -1;
@@ -193,31 +200,43 @@ static bool contended(const struct sample *sample) {
          timed_by_others(grant) != sample->others;
 }
 
-/* Of the time from its start to its end, what is charged: not twice where kernels of several streams overlap,
-   and not what other processes had. */
-static uint64_t own_time(const struct sample *sample, uint64_t elapsed, uint64_t now, uint32_t stretch) {
+static uint64_t later(uint64_t left, uint64_t right) { return left > right ? left : right; }
+static uint64_t smaller(uint64_t left, uint64_t right) { return left < right ? left : right; }
+
+/* What of a kernel's time is charged: not twice where kernels of several streams overlap, and not what other
+   processes had. It came at `begun_ns`, its turn at `end - elapsed`. */
+static uint64_t own_time(const struct sample *sample, uint64_t elapsed, uint64_t end, uint32_t stretch) {
   struct grant *grant = sample->of.grant;
   struct tessera_process *slot = region_slot(&grant->region);
-  uint64_t *until = &charged_until[grant_number(grant)];
-  uint64_t start = *until > sample->begun_ns ? *until : sample->begun_ns;
-  if (start > now) start = now;
-  if (elapsed > now - start) elapsed = now - start;
-  *until = start + elapsed;
+  uint32_t known = grant_number(grant);
+  uint64_t before = smaller(later(charged_until[known], sample->begun_ns), end);
+  elapsed = smaller(elapsed, end - before);
+  uint64_t start = end - elapsed, came = later(before, start - smaller(start, LONGEST_WAIT_NS));
+  charged_until[known] = later(charged_until[known], end);
   if (elapsed < ESTIMATE_LONG_NS) return elapsed; /* it fits into one turn */
   if (slot == NULL || !grant->region.has_spans) return elapsed * LIMITS_NO_STRETCH / stretch;
-  uint32_t number = (uint32_t)(slot - grant->region.usage->process);
-  spans_note(grant->region.usage, number, start, start + elapsed);
-  return spans_own_part(grant->region.usage, number, start, start + elapsed) * LIMITS_NO_STRETCH / stretch;
+  const struct tessera_usage *usage = grant->region.usage;
+  uint32_t number = (uint32_t)(slot - usage->process);
+  spans_note(grant->region.usage, number, came, end);
+  /* Who has waited for his turn has it then: of what is his by then he can't have had more than `elapsed`. */
+  uint64_t due = stretch != LIMITS_NO_STRETCH ? spans_own_part(usage, number, came, start)
+                                              : spans_part_of_wait(usage, number, came, start);
+  due = waited_for[known] + (due + spans_own_part(usage, number, start, end)) * LIMITS_NO_STRETCH / stretch;
+  uint64_t own = smaller(due, elapsed);
+  waited_for[known] = smaller(due - own, LONGEST_DUE_NS);
+  return own;
 }
 
-static void settle(const struct sample *sample, uint64_t elapsed, uint64_t now) {
+static void settle(struct sample *sample, uint64_t elapsed, uint64_t now) {
   struct grant *grant = sample->of.grant;
   struct pace_limits limits = limits_pace(grant->limits, now);
   bool shared = contended(sample) || limits.stretch != LIMITS_NO_STRETCH;
   bool is_short = sample->of.launches != 1;
   if (sample->of.launches == 1) {
+    uint64_t earliest = later(sample->begun_ns + elapsed, sample->running_ns);
+    uint64_t end = card_clock_place(sample->context, &sample->end, earliest, now);
     atomic_store_explicit(&sample->of.estimate->apart_ns, elapsed, memory_order_relaxed);
-    elapsed = own_time(sample, elapsed, now, limits.stretch);
+    elapsed = own_time(sample, elapsed, end, limits.stretch);
   }
   int64_t more =
       estimate_settle(sample->of.estimate, elapsed, shared, sample->of.debited, sample->of.launches);
@@ -236,7 +255,10 @@ static uint64_t look_at(struct sample *sample, uint64_t now) {
   /* It can't have ended yet: spare the driver the question. */
   if (ran < estimate) return sample->begun_ns + estimate;
   CUresult result = DRIVER(cuEventQuery)(sample->end);
-  if (result == CUDA_ERROR_NOT_READY) return now + (ran / 8 > LOOK_NS ? ran / 8 : LOOK_NS);
+  if (result == CUDA_ERROR_NOT_READY) {
+    sample->running_ns = now;
+    return now + later(ran / 8, LOOK_NS);
+  }
   if (result == CUDA_SUCCESS) result = DRIVER(cuEventElapsedTime)(&milliseconds, sample->start, sample->end);
   if (result == CUDA_SUCCESS && milliseconds >= 0)
     settle(sample, (uint64_t)((double)milliseconds * 1e6), now);
@@ -274,6 +296,7 @@ uint64_t samples_settle(void) {
 
 void samples_context_ends(CUcontext context) {
   lock_take(&samples_lock);
+  card_clock_context_ends(context);
   for (int i = 0; i < SAMPLES; i++) {
     if (samples[i].context != context) continue;
     destroy_events(&samples[i]);
@@ -288,6 +311,8 @@ void samples_reset(void) {
   samples_lock.word = 0;
   pending_samples = 0;
   memset(charged_until, 0, sizeof charged_until);
+  memset(waited_for, 0, sizeof waited_for);
   memset(pending_long, 0, sizeof pending_long);
+  card_clock_reset();
   estimates_reset();
 }

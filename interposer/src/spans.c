@@ -53,18 +53,47 @@ static void add_residents(struct bins *bins, const struct tessera_usage *usage, 
   }
 }
 
+uint64_t spans_uncharged(const struct tessera_usage *usage, uint64_t now) {
+  uint32_t high = usage_slots_high(usage), present = 0;
+  uint64_t overdue = 0;
+  for (uint32_t i = 0; i < high && i < SLOTS_SEEN; i++) {
+    const struct tessera_process *process = &usage->process[i];
+    uint64_t since = load_relaxed(&process->resident_ns), until = load_relaxed(&process->resident_until);
+    if (since == 0) continue;
+    if (until < since) until = since;
+    if (now > until && now - until >= SPANS_OVERDUE_NS) continue;
+    present++;
+    if (now > until) overdue += now - until;
+  }
+  return present != 0 ? overdue / present : 0;
+}
+
 /* One of 1 + others / width, straight between whole numbers: exact where the others come and go in a bin. */
 static uint64_t own(uint64_t width, uint64_t others) {
   uint64_t whole = others / width, rest = others % width;
   return (width - rest) / (whole + 1) + rest / (whole + 2);
 }
 
-uint64_t spans_own_part(const struct tessera_usage *usage, uint32_t slot, uint64_t start, uint64_t end) {
-  if (end <= start || end - start < BINS) return end > start ? end - start : 0;
+static struct bins filled(const struct tessera_usage *usage, uint32_t slot, uint64_t start, uint64_t end) {
   struct bins bins = {.start = start, .width = (end - start) / BINS};
-  uint64_t part = 0, rest = end - start - BINS * bins.width;
   add_spans(&bins, usage, slot);
   add_residents(&bins, usage, slot);
+  return bins;
+}
+
+uint64_t spans_own_part(const struct tessera_usage *usage, uint32_t slot, uint64_t start, uint64_t end) {
+  if (end <= start || end - start < BINS) return end > start ? end - start : 0;
+  struct bins bins = filled(usage, slot, start, end);
+  uint64_t part = end - start - BINS * bins.width;
   for (uint32_t i = 0; i < BINS; i++) part += own(bins.width, bins.others[i]);
-  return part + rest;
+  return part;
+}
+
+uint64_t spans_part_of_wait(const struct tessera_usage *usage, uint32_t slot, uint64_t start, uint64_t end) {
+  if (end <= start || end - start < BINS) return 0;
+  struct bins bins = filled(usage, slot, start, end);
+  uint64_t part = 0;
+  for (uint32_t i = 0; i < BINS; i++)
+    if (bins.others[i] != 0) part += own(bins.width, bins.others[i]);
+  return part;
 }

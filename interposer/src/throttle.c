@@ -5,10 +5,15 @@
 #include "budget.h"
 #include "clock.h"
 #include "estimates.h"
+#include "pace.h"
 #include "samples.h"
+#include "usage.h"
 
 /* Nobody sleeps longer than this without looking at the limits and at what has ended. */
 #define SLICE_NS 10000000u
+/* How much later than the one before it a waiting process comes: longer than it takes to wake one. */
+#define TURN_NS 200000u
+#define MOST_BEFORE 64u
 /* A kernel that was never timed is launched again only when its first run has ended, or after this long (it
    may be waiting for the one that comes now). */
 #define UNKNOWN_NS 20000000u
@@ -45,17 +50,35 @@ static void await_first_run(const struct estimate *estimate) {
   }
 }
 
+/* Of processes that wait the one goes first that has waited longest: every other one comes so much later for each
+   that is before it. One that is stopped so delays the others, but takes nothing from them: what they don't have
+   now they have saved up. */
+static uint64_t behind_others(const struct grant *grant, const struct tessera_process *slot, uint64_t since) {
+  const struct tessera_usage *usage = grant->region.usage;
+  uint32_t high = usage_slots_high(usage), before = 0;
+  for (uint32_t i = 0; slot != NULL && i < high && before < MOST_BEFORE; i++) {
+    const struct tessera_process *other = &usage->process[i];
+    before +=
+        other != slot && load_relaxed(&other->waiting) != 0 && load_relaxed(&other->last_launch_ns) < since;
+  }
+  return before * (uint64_t)TURN_NS;
+}
+
 /* Waits until the budget allows the launch and takes its cost. Returns the budget in force then; a free one:
    not limited any more. What has ended is settled first: it may move the moment, and an unsettled sample
    looks to the grant's other processes like a kernel on the card. */
 static struct budget wait_for_budget(struct grant *grant, struct tessera_process *slot, struct budget budget,
                                      uint64_t cost) {
   uint64_t begun = clock_now(), now = begun;
-  if (slot != NULL) add_relaxed(&slot->waiting, 1u);
+  if (slot != NULL) {
+    store_relaxed(&slot->last_launch_ns, begun);
+    add_relaxed(&slot->waiting, 1u);
+  }
   while (!budget_is_free(budget)) {
-    uint64_t again = samples_settle(), ready = budget_admit(grant, budget, now, cost);
+    uint64_t again = samples_settle(), late = behind_others(grant, slot, begun);
+    uint64_t ready = budget_admit(grant, budget, now - late, cost);
     if (ready == 0) break;
-    sleep_until(earliest(earliest(ready, again), now + SLICE_NS));
+    sleep_until(earliest(earliest(ready + late, again), now + SLICE_NS));
     now = clock_now();
     budget = budget_of(grant, now);
   }
@@ -66,15 +89,24 @@ static struct budget wait_for_budget(struct grant *grant, struct tessera_process
   return budget;
 }
 
+/* What a kernel that was never timed is taken to cost: twice what can be saved up. So the next one waits until more
+   is known, and processes that start together don't each take their first kernel for nothing. */
+static uint64_t presumed(struct budget budget) {
+  uint32_t cores = budget.cores != 0 ? budget.cores : 100;
+  if (budget.cap_cores != 0 && budget.cap_cores < cores) cores = budget.cap_cores;
+  return 2 * (uint64_t)PACE_BURST_NS * cores / 100;
+}
+
 static void debit(struct launch *launch, struct budget budget, uint64_t now, struct estimate *estimate,
                   CUstream stream, bool per_thread) {
   struct grant *grant = launch->grant;
   struct tessera_process *slot = region_slot(&grant->region);
   if (atomic_load_explicit(&estimate->ns, memory_order_relaxed) == 0) await_first_run(estimate);
-  uint64_t cost = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
-  uint32_t launches = estimate_launch(estimate);
+  uint64_t known = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
+  uint64_t cost = known != 0 ? known : presumed(budget);
+  uint32_t launches = estimate_launch(estimate, now);
   /* The coarse clock is never ahead: if the time has come by it, it has come. */
-  if (budget_admit(grant, budget, now, cost * launches) != 0)
+  if (budget_admit(grant, budget, now - behind_others(grant, slot, now), cost * launches) != 0)
     budget = wait_for_budget(grant, slot, budget, cost * launches);
   if (budget_is_free(budget)) return;
   launch->budget = budget;
@@ -95,6 +127,13 @@ static void debit(struct launch *launch, struct budget budget, uint64_t now, str
 }
 
 _Atomic(struct grant *) throttle_only_grant;
+
+bool throttle_is_due(void) {
+  struct card *card = card_of_thread();
+  for (uint32_t i = 0; card != NULL && i < card->count; i++)
+    if (!budget_was_never(card->grants[i])) return true;
+  return false;
+}
 
 bool throttle_is_paid(const void *function, uint64_t blocks) {
   return !atomic_load_explicit(&samples_captured, memory_order_relaxed) &&

@@ -43,6 +43,9 @@ static inline bool throttle_is_free(void) {
   return true;
 }
 
+/* Whether launches of the calling thread are limited at all: for what is not known to be one without asking. */
+bool throttle_is_due(void);
+
 /* Whether the launch was paid for with one before it. */
 bool throttle_is_paid(const void *function, uint64_t blocks);
 

@@ -13,7 +13,7 @@
 /* Whether the struct may be used out of `bytes` bytes of file. */
 bool usage_valid(const struct tessera_usage *usage, uint64_t bytes);
 
-/* Slots from this one on were never used; never more than there are. */
+/* Slots from this one on are not used; never more than there are. */
 uint32_t usage_slots_high(const struct tessera_usage *usage);
 
 /* Everything that the slot's process holds on the card. */

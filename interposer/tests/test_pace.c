@@ -19,7 +19,7 @@ static void reset(void) { memset(&usage, 0, sizeof usage); }
 static uint64_t taken_in(uint64_t span, uint32_t rate, uint64_t cost) {
   uint64_t now = START, taken = 0;
   while (now < START + span) {
-    uint64_t ready = pace_admit(&usage, rate, now, cost);
+    uint64_t ready = pace_admit(&usage, rate, now, 0, cost);
     if (ready != 0) {
       CHECK(ready > now);
       now = ready;
@@ -46,43 +46,52 @@ static void test_the_share_is_the_rate(void) {
 
 static void test_debt_is_repaid_in_full(void) {
   reset();
-  CHECK_EQUAL(pace_admit(&usage, 50, START, 400 * MS), 0);
-  CHECK_EQUAL(pace_admit(&usage, 50, START, MS), START - PACE_BURST_NS + 800 * MS);
-  CHECK_EQUAL(pace_admit(&usage, 50, START + 800 * MS - PACE_BURST_NS - 1, MS),
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, 400 * MS), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, MS), START - PACE_BURST_NS + 800 * MS);
+  CHECK_EQUAL(pace_admit(&usage, 50, START + 800 * MS - PACE_BURST_NS - 1, 0, MS),
               START + 800 * MS - PACE_BURST_NS);
-  CHECK_EQUAL(pace_admit(&usage, 50, START + 800 * MS - PACE_BURST_NS, MS), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START + 800 * MS - PACE_BURST_NS, 0, MS), 0);
 }
 
 static void test_idleness_saves_up_one_burst(void) {
   reset();
   uint64_t now = START + 3600 * 1000 * MS, launched = 0;
-  while (pace_admit(&usage, 50, now, MS) == 0) launched++;
+  while (pace_admit(&usage, 50, now, 0, MS) == 0) launched++;
   CHECK(launched >= PACE_BURST_NS / (2 * MS) && launched <= PACE_BURST_NS / (2 * MS) + 1);
 }
 
 static void test_corrections(void) {
   reset();
-  CHECK_EQUAL(pace_admit(&usage, 50, START, 0), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, 0), 0);
   pace_correct(&usage, 50, START, 100 * (int64_t)MS);
-  CHECK_EQUAL(pace_admit(&usage, 50, START, MS), START - PACE_BURST_NS + 200 * MS);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, MS), START - PACE_BURST_NS + 200 * MS);
   pace_correct(&usage, 50, START, -90 * (int64_t)MS);
-  CHECK_EQUAL(pace_admit(&usage, 50, START, MS), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, MS), 0);
+}
+
+/* What runs and isn't charged yet is waited for as if it were, and stays for whoever charges it. */
+static void test_what_is_not_charged_yet(void) {
+  reset();
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 25 * MS, MS), 0);
+  CHECK_EQUAL(usage.time_ready_ns, START - PACE_BURST_NS + 2 * MS);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 100 * MS, MS), START - PACE_BURST_NS + 2 * MS + 200 * MS);
+  CHECK_EQUAL(usage.time_ready_ns, START - PACE_BURST_NS + 2 * MS);
 }
 
 static void test_a_new_rate_rescales_what_is_owed(void) {
   reset();
-  CHECK_EQUAL(pace_admit(&usage, 10, START, 100 * MS), 0);
-  uint64_t owed = pace_admit(&usage, 10, START, 0) - START;
-  CHECK_EQUAL(pace_admit(&usage, 50, START, 0), START + owed * 10 / 50);
-  CHECK_EQUAL(pace_admit(&usage, 5, START, 0), START + owed * 2);
+  CHECK_EQUAL(pace_admit(&usage, 10, START, 0, 100 * MS), 0);
+  uint64_t owed = pace_admit(&usage, 10, START, 0, 0) - START;
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, 0), START + owed * 10 / 50);
+  CHECK_EQUAL(pace_admit(&usage, 5, START, 0, 0), START + owed * 2);
 }
 
 static void test_a_figure_from_nowhere_is_not_waited_for(void) {
   reset();
   usage.time_ready_ns = UINT64_MAX;
-  CHECK_EQUAL(pace_admit(&usage, 50, START, MS), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, MS), 0);
   pace_correct(&usage, 50, START, INT64_MAX);
-  CHECK(pace_admit(&usage, 50, START, MS) <= START + 2 * 3600 * 1000 * MS);
+  CHECK(pace_admit(&usage, 50, START, 0, MS) <= START + 2 * 3600 * 1000 * MS);
 }
 
 static void *launch_ten_thousand(void *argument) {
@@ -93,7 +102,7 @@ static void *launch_ten_thousand(void *argument) {
 static void test_no_debit_is_lost_between_threads(void) {
   pthread_t threads[4];
   reset();
-  CHECK_EQUAL(pace_admit(&usage, 50, START, 50 * MS), 0);
+  CHECK_EQUAL(pace_admit(&usage, 50, START, 0, 50 * MS), 0);
   uint64_t before = usage.time_ready_ns;
   for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, launch_ten_thousand, NULL) == 0);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
@@ -105,6 +114,7 @@ int main(void) {
   test_debt_is_repaid_in_full();
   test_idleness_saves_up_one_burst();
   test_corrections();
+  test_what_is_not_charged_yet();
   test_a_new_rate_rescales_what_is_owed();
   test_a_figure_from_nowhere_is_not_waited_for();
   test_no_debit_is_lost_between_threads();

@@ -174,11 +174,66 @@ static void reserve_once(struct region *region) {
   region_release(region, 1);
 }
 
+static void die_while_registering(struct region *region) {
+  CHECK(region_register(region));
+  store_relaxed(&region_slot(region)->state, (uint32_t)TESSERA_SLOT_FREE);
+  __atomic_store_n(&region->usage->lock, region->owner, __ATOMIC_SEQ_CST);
+  raise(SIGKILL);
+}
+
 static void test_a_newcomer_in_the_dead_owners_slot(void) {
   /* Nobody else lives: the newcomer gets the very slot whose number is in the lock. */
-  pid_t pid = start(die_with_the_lock);
+  pid_t pid = start(die_while_registering);
   waitpid(pid, NULL, 0);
   finish(start(reserve_once));
+  pid = start(die_with_the_lock);
+  waitpid(pid, NULL, 0);
+  finish(start(reserve_once));
+}
+
+/* All slots look used, since their owners are dead: each is somebody's again, and what they held is not
+   counted. */
+static void test_the_slots_of_the_dead_are_taken_where_there_are_no_others(void) {
+  struct region region = opened();
+  struct tessera_usage *usage = region.usage;
+  for (uint32_t i = 0; i < TESSERA_SLOTS; i++)
+    usage->process[i] = (struct tessera_process){.state = TESSERA_SLOT_USED, .memory_bytes = 10};
+  usage->slots_high = TESSERA_SLOTS;
+  usage->memory_bytes = TESSERA_SLOTS * 10;
+  usage->swept_ns = clock_now(); /* somebody has just looked */
+  usage->swept_ns = clock_now() + 1000000000u; /* as if somebody had just looked for the dead */
+  CHECK(region_register(&region));
+  usage->swept_ns = 0;
+  CHECK_EQUAL(usage->memory_bytes, (TESSERA_SLOTS - 1) * 10);
+  CHECK(region_reserve(&region, LIMIT, LIMIT));
+  CHECK_EQUAL(usage->memory_bytes, LIMIT);
+  CHECK_EQUAL(usage->slots_high, 1); /* nobody looks at slots any more that nobody uses */
+  region_release(&region, LIMIT);
+  close(region.file);
+  munmap(usage, sizeof *usage);
+}
+
+/* As where a container is frozen: who needs the lock waits, and goes on when the holder does, or is dead. */
+static void stop_with_the_lock(struct region *region) {
+  CHECK(region_reserve(region, 1000, LIMIT));
+  __atomic_store_n(&region->usage->lock, region->owner, __ATOMIC_SEQ_CST);
+  raise(SIGSTOP);
+  __atomic_store_n(&region->usage->lock, 0u, __ATOMIC_SEQ_CST);
+}
+
+static void test_who_is_stopped_with_the_lock(struct region *region, int how_it_ends) {
+  int status;
+  pid_t holder = start(stop_with_the_lock);
+  CHECK(waitpid(holder, &status, WUNTRACED) == holder && WIFSTOPPED(status));
+  pid_t other = start(reserve_once);
+  usleep(20000);
+  CHECK_EQUAL(waitpid(other, &status, WNOHANG), 0); /* he is alive: nothing is taken from him */
+  kill(holder, how_it_ends);
+  finish(other);
+  CHECK(waitpid(holder, &status, 0) == holder);
+  CHECK(how_it_ends == SIGCONT ? WIFEXITED(status) : WIFSIGNALED(status));
+  CHECK(region_reserve(region, LIMIT, LIMIT));
+  region_release(region, LIMIT);
 }
 
 static void test_a_slot_lost_with_its_descriptor_is_taken_again(struct region *region) {
@@ -240,6 +295,7 @@ int main(void) {
   CHECK(truth != MAP_FAILED);
   test_bad_files();
   test_a_newcomer_in_the_dead_owners_slot();
+  test_the_slots_of_the_dead_are_taken_where_there_are_no_others();
   struct region region = opened();
   test_the_limit_is_exact(&region);
   test_a_cap_is_over_the_processes_of_a_container(&region);
@@ -247,6 +303,8 @@ int main(void) {
   test_races_while_registering(&region);
   test_the_memory_of_the_dead_is_back_at_once(&region);
   test_a_dead_owners_lock_is_taken_over(&region);
+  test_who_is_stopped_with_the_lock(&region, SIGCONT);
+  test_who_is_stopped_with_the_lock(&region, SIGKILL);
   test_a_slot_lost_with_its_descriptor_is_taken_again(&region);
   test_a_foreign_file_under_our_number_is_not_touched(&region);
   test_a_forked_child_is_a_process_of_its_own(&region);

@@ -68,6 +68,29 @@ static void test_the_oldest_are_forgotten(void) {
   check_part(0, MS, MS);
 }
 
+static void be_there(uint32_t slot, uint64_t since, uint64_t until) {
+  usage.process[slot].resident_ns = START + since;
+  usage.process[slot].resident_until = START + until;
+}
+
+static void test_what_is_overdue_is_not_charged_yet(void) {
+  reset();
+  CHECK_EQUAL(spans_uncharged(&usage, START), 0);
+  be_there(0, 10 * MS, 20 * MS);
+  CHECK_EQUAL(spans_uncharged(&usage, START + 20 * MS), 0);
+  CHECK_EQUAL(spans_uncharged(&usage, START + 27 * MS), 7 * MS);
+  be_there(1, 10 * MS, 40 * MS); /* they take turns */
+  CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 5 * MS);
+  be_there(2, 22 * MS, 0); /* for the first time */
+  CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 6 * MS);
+  be_there(2, 0, 0);
+  usage.process[2].resident_ns = 0; /* gone */
+  CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 5 * MS);
+  uint64_t late = START + 20 * MS + SPANS_OVERDUE_NS; /* the first may have ended long ago */
+  CHECK_EQUAL(spans_uncharged(&usage, late - 1), SPANS_OVERDUE_NS - 10 * MS - 1);
+  CHECK_EQUAL(spans_uncharged(&usage, late), SPANS_OVERDUE_NS - 20 * MS);
+}
+
 /* Whatever a tenant has written there, the part is between nothing and all. */
 static void test_figures_from_nowhere(void) {
   reset();
@@ -75,6 +98,7 @@ static void test_figures_from_nowhere(void) {
   usage.slots_high = UINT32_MAX;
   for (int i = 0; i < 64; i++) usage.process[i].resident_ns = 1, usage.process[i].resident_until = UINT64_MAX;
   CHECK(spans_own_part(&usage, 0, START, START + 10 * MS) <= 10 * MS);
+  CHECK(spans_uncharged(&usage, START) <= SPANS_OVERDUE_NS);
 }
 
 int main(void) {
@@ -83,6 +107,7 @@ int main(void) {
   test_many_short_stays();
   test_who_is_still_there_counts_as_long_as_is_known();
   test_the_oldest_are_forgotten();
+  test_what_is_overdue_is_not_charged_yet();
   test_figures_from_nowhere();
   puts("spans: ok");
 }

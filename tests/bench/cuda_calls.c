@@ -2,12 +2,17 @@
  *
  * Nanoseconds per driver call, best of many rounds; one line of JSON. Linked against libcuda, run bare and with
  * the library in front of it (tests/bench/cuda-calls).
+ *
+ *   cuda-calls [BLOCKS [PEERS]]   so many live blocks in this process; so many other processes with one each
  */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int CUdevice;
 typedef int CUresult;
@@ -62,6 +67,37 @@ static void launch(void) {
   check(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL), "cuLaunchKernel");
 }
 
+static void use_card(void) {
+  CUcontext context;
+  check(cuInit(0), "cuInit");
+  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+static void hold(long blocks) {
+  CUdeviceptr address;
+  for (long i = 0; i < blocks; i++) check(cuMemAlloc_v2(&address, 512), "cuMemAlloc");
+}
+
+/* Processes that have a block each, and end with this one. One starts after the other. */
+static void start_peers(long count) {
+  int ready[2];
+  char byte;
+  if (pipe(ready) != 0) exit(1);
+  for (long i = 0; i < count; i++) {
+    if (fork() != 0) {
+      if (read(ready[0], &byte, 1) == 1) continue;
+      fprintf(stderr, "cuda-calls: a peer did not start\n");
+      exit(1);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    use_card();
+    hold(1);
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+}
+
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -81,14 +117,13 @@ static double best(void (*call)(void), int rounds, int calls) {
   return least;
 }
 
-int main(void) {
-  CUcontext context;
+int main(int count, char **words) {
   CUmodule module;
+  if (count > 2) start_peers(atol(words[2]));
   double begin = now();
-  check(cuInit(0), "cuInit");
-  check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  use_card();
   double start = now() - begin;
+  if (count > 1) hold(atol(words[1]));
   check(cuModuleLoadData(&module, image), "cuModuleLoadData");
   check(cuModuleGetFunction(&kernel, module, "spin_ns"), "cuModuleGetFunction");
   printf("{\"alloc+free\": %.1f, ", best(plain, 30, 2000));

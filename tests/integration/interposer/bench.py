@@ -66,7 +66,7 @@ class Bench:
     preload: bool = True
     library: Path = field(default_factory=abi.library_path)
     shim: bool = False
-    """The library stands in the driver's place instead of being preloaded."""
+    """The library also stands in the driver's place."""
     shares_cards_of: Bench | None = None
     """Another container of the same node."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -76,6 +76,8 @@ class Bench:
     """Device nodes that the container has."""
     driver: Mapping[str, str] = field(default_factory=dict)
     """Other values of the inventory's [driver] section."""
+    multiprocessors: int = 0
+    """Of each card; 0: as in the inventory."""
     container: str = ""
     """The container's name, shown as the kubelet shows it; empty: it isn't."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -100,6 +102,8 @@ class Bench:
         for key, value in self.driver.items():
             text = re.sub(rf"(?m)^{key} = .*\n", "", text)
             text = text.replace("[driver]\n", f"[driver]\n{key} = {value}\n", 1)
+        if self.multiprocessors:
+            text = re.sub(r"(?m)^sms = .*$", f"sms = {self.multiprocessors}", text)
         path = self.directory / "inventory.ini"
         path.write_text(text)
         return path
@@ -160,16 +164,15 @@ class Bench:
     def command(self, words: Sequence[str | Path], environment: Mapping[str, str]) -> list[str]:
         """The program, in a mount namespace where the grants are where the library looks for them."""
         variables = {
-            "LD_LIBRARY_PATH": str(FAKE),
+            "LD_LIBRARY_PATH": str(self.shim_library() if self.shim else FAKE),
             "FAKEGPU_DIR": str(self.state),
             "FAKEGPU_DEV": str(self.devices),
         }
         variables |= self.environment | dict(environment)
         if self.shim:
-            variables["LD_LIBRARY_PATH"] = str(self.shim_library())
             variables["ROADS_CUDA"] = str(self.shim_library() / "libcuda.so.1")
-        elif self.preload:
-            variables["LD_PRELOAD"] = str(self.library)
+        if self.preload:
+            variables["LD_PRELOAD"] = f"{self.library} {variables.get('LD_PRELOAD', '')}".strip()
         assignments = " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items())
         script = (
             "mount -t tmpfs none /run && mkdir -p /run/tessera/grants && "

@@ -2,11 +2,14 @@
  *
  * Launches kernels for ever, two in flight in each stream:
  *
- *   launches HOW MS[,MS…] [STREAMS]
+ *   launches HOW MS[,MS…] [STREAMS [BLOCKS]]
  *
  * HOW: kernel, kernel_ptsz, ex, ex_ptsz, cooperative, cooperative_ptsz, multi, legacy, graph, graph_ptsz (ten
  * kernels a graph, captured from a stream), after_graph (kernels; a graph was captured before). One function
- * takes all the times, in turn. */
+ * takes all the times, in turn.
+ *
+ * Or copies within the card and fills, where it does a GiB in a second: fill, fill_ptsz, fill_box, copy, copy_ptsz,
+ * copy_box, copy_batch, unified; or a kernel behind a copy from the host: host, unified_host. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +23,20 @@ struct config {
   handle stream;
   void *attributes;
   unsigned attribute_count;
+};
+
+struct box {
+  size_t from[2];
+  unsigned from_type;
+  const void *from_host;
+  uint64_t from_device;
+  handle from_array;
+  size_t from_pitch, to[2];
+  unsigned to_type;
+  void *to_host;
+  uint64_t to_device;
+  handle to_array;
+  size_t to_pitch, width, height;
 };
 
 struct one_of_many {
@@ -56,6 +73,17 @@ result cuStreamEndCapture(handle, handle *);
 result cuGraphInstantiateWithFlags(handle *, handle, uint64_t);
 result cuGraphLaunch(handle, handle);
 result cuGraphLaunch_ptsz(handle, handle);
+result cuMemAlloc_v2(uint64_t *, size_t);
+result cuMemsetD32Async(uint64_t, unsigned, size_t, handle);
+result cuMemsetD32Async_ptsz(uint64_t, unsigned, size_t, handle);
+result cuMemsetD2D8Async(uint64_t, size_t, unsigned char, size_t, size_t, handle);
+result cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t, handle);
+result cuMemcpyDtoDAsync_v2_ptsz(uint64_t, uint64_t, size_t, handle);
+result cuMemcpyAsync(uint64_t, uint64_t, size_t, handle);
+result cuMemcpyHtoDAsync_v2(uint64_t, const void *, size_t, handle);
+result cuMemcpyBatchAsync_v2(uint64_t *, uint64_t *, size_t *, size_t, const void *, size_t *, size_t,
+                             handle);
+result cuMemcpy2DAsync_v2(const struct box *, handle);
 
 static const char image[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -64,6 +92,7 @@ static const char image[] =
 enum { MOST_TIMES = 8, MOST_STREAMS = 8, IN_FLIGHT = 2, GRAPH = 10, RELAXED = 2 };
 
 static handle function;
+static unsigned blocks = 1;
 
 static void check(result code, const char *what) {
   if (code == 0) return;
@@ -71,21 +100,65 @@ static void check(result code, const char *what) {
   exit(1);
 }
 
+static result kernel(const char *how, handle stream, uint64_t nanoseconds);
+
+/* Of as many bytes as take so long. */
+static result copy(const char *how, handle stream, uint64_t nanoseconds) {
+  static uint64_t from, to;
+  static void *host;
+  static char attributes[64];
+  enum { ROW = 4096, DEVICE = 2 };
+  size_t rows = (size_t)((double)nanoseconds * 1e-9 * (1 << 30) / ROW), bytes = rows * ROW, place = 0;
+  if (from == 0) {
+    check(cuMemAlloc_v2(&from, bytes), "cuMemAlloc");
+    check(cuMemAlloc_v2(&to, bytes), "cuMemAlloc");
+    host = malloc(bytes);
+  }
+  struct box box = {.from_type = DEVICE,
+                    .from_device = from,
+                    .from_pitch = ROW,
+                    .to_type = DEVICE,
+                    .to_device = to,
+                    .to_pitch = ROW,
+                    .width = ROW,
+                    .height = rows};
+  if (strcmp(how, "fill") == 0) return cuMemsetD32Async(to, 1, bytes / 4, stream);
+  if (strcmp(how, "fill_ptsz") == 0) return cuMemsetD32Async_ptsz(to, 1, bytes / 4, NULL);
+  if (strcmp(how, "fill_box") == 0) return cuMemsetD2D8Async(to, ROW, 1, ROW, rows, stream);
+  if (strcmp(how, "copy") == 0) return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+  if (strcmp(how, "copy_ptsz") == 0) return cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, NULL);
+  if (strcmp(how, "copy_box") == 0) return cuMemcpy2DAsync_v2(&box, stream);
+  if (strcmp(how, "copy_batch") == 0)
+    return cuMemcpyBatchAsync_v2(&to, &from, &bytes, 1, attributes, &place, 1, stream);
+  if (strcmp(how, "unified") == 0) return cuMemcpyAsync(to, from, bytes, stream);
+  if (strcmp(how, "unified_host") == 0) {
+    check(cuMemcpyAsync(to, (uint64_t)(uintptr_t)host, bytes, stream), how);
+    return kernel("kernel", stream, nanoseconds);
+  }
+  if (strcmp(how, "host") == 0) {
+    check(cuMemcpyHtoDAsync_v2(to, host, bytes, stream), how);
+    return kernel("kernel", stream, nanoseconds);
+  }
+  fprintf(stderr, "launches: no such way: %s\n", how);
+  exit(2);
+}
+
 static result kernel(const char *how, handle stream, uint64_t nanoseconds) {
   void *parameters[] = {&nanoseconds};
-  struct config config = {{1, 1, 1}, {32, 1, 1}, 0, stream, NULL, 0};
-  struct one_of_many many = {function, {1, 1, 1}, {32, 1, 1}, 0, stream, parameters};
+  struct config config = {{blocks, 1, 1}, {32, 1, 1}, 0, stream, NULL, 0};
+  struct one_of_many many = {function, {blocks, 1, 1}, {32, 1, 1}, 0, stream, parameters};
   if (strcmp(how, "kernel") == 0 || strcmp(how, "after_graph") == 0)
-    return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+    return cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
   if (strcmp(how, "kernel_ptsz") == 0)
-    return cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+    return cuLaunchKernel_ptsz(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
   if (strcmp(how, "ex") == 0) return cuLaunchKernelEx(&config, function, parameters, NULL);
   if (strcmp(how, "ex_ptsz") == 0) return cuLaunchKernelEx_ptsz(&config, function, parameters, NULL);
   if (strcmp(how, "cooperative") == 0)
-    return cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters);
+    return cuLaunchCooperativeKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters);
   if (strcmp(how, "cooperative_ptsz") == 0)
-    return cuLaunchCooperativeKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters);
+    return cuLaunchCooperativeKernel_ptsz(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters);
   if (strcmp(how, "multi") == 0) return cuLaunchCooperativeKernelMultiDevice(&many, 1, 0);
+  if (strcmp(how, "legacy") != 0) return copy(how, stream, nanoseconds);
   check(cuFuncSetBlockShape(function, 32, 1, 1), "cuFuncSetBlockShape");
   check(cuParamSetv(function, 0, &nanoseconds, sizeof nanoseconds), "cuParamSetv");
   check(cuParamSetSize(function, sizeof nanoseconds), "cuParamSetSize");
@@ -114,6 +187,7 @@ int main(int argc, char **argv) {
   if (argc < 3) return 2;
   const char *how = argv[1];
   int count = read_times(argv[2], times), width = argc > 3 ? atoi(argv[3]) : 1;
+  if (argc > 4) blocks = (unsigned)atoi(argv[4]);
   int is_graph = strncmp(how, "graph", 5) == 0, own_default = strstr(how, "_ptsz") != NULL;
   check(cuInit(0), "cuInit");
   check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");

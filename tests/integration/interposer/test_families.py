@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,71 @@ out["end"] = used()
     assert bench.high_water() == LIMIT
 
 
+def test_what_a_pool_gives_back_at_a_wait_is_another_processs(bench: Bench, roads: Path) -> None:
+    """Whether the process that has waited ever calls again or not."""
+    bench.grant(memory=LIMIT)
+    holder = bench.start(
+        sys.executable,
+        "-c",
+        CUDA
+        + """
+import sys
+use(0)
+address, event = u64(), P()
+must(cuda.cuEventCreate(ref(event), 2))
+stream, context = (cuda.cuStreamSynchronize, [P()]), (cuda.cuCtxSynchronize, [])
+for wait, what in (stream, context, (cuda.cuEventSynchronize, [event])):
+    must(cuda.cuMemAllocAsync(ref(address), S(200 * MI), P()))
+    must(cuda.cuMemFreeAsync(address, P()))
+    must(cuda.cuEventRecord(event, P()))
+    must(wait(*what))
+    print("waited", flush=True)
+    sys.stdin.readline()
+""",
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    for _ in range(3):
+        assert holder.stdout.readline() == "waited\n"
+        assert bench.usage().memory_bytes == 0
+        assert bench.answer(roads, "link", "edge", "plain")["held"] == LIMIT
+        holder.stdin.write("on\n")
+        holder.stdin.flush()
+    assert holder.wait(60) == 0
+
+
+def test_a_device_takes_from_another_pool(bench: Bench) -> None:
+    """Which pool an allocation comes from is remembered, until somebody changes it."""
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        """
+use(0)
+def passing():
+    address = u64()
+    must(cuda.cuMemAllocAsync(ref(address), S(100 * MI), P()))
+    must(cuda.cuMemFreeAsync(address, P()))
+    return used()
+default = P()
+must(cuda.cuDeviceGetMemPool(ref(default), 0))
+keeping, other = pool(2**64 - 1), pool(2**64 - 1)
+out["default"] = passing()
+must(cuda.cuDeviceSetMemPool(0, keeping))
+out["keeping"] = passing()
+place = Location(1, 0)
+must(cuda.cuMemSetMemPool(ref(place), 1, other))
+out["other"] = passing()
+must(cuda.cuMemPoolDestroy(other))
+out["destroyed"] = passing()
+must(cuda.cuDeviceSetMemPool(0, default))
+must(cuda.cuMemPoolTrimTo(keeping, S(0)))
+out["default-again"] = passing()
+""",
+    )
+    assert found == {"default": 0, "keeping": 100, "other": 200, "destroyed": 100, "default-again": 0}
+    assert bench.high_water() == 200 * MI
+
+
 def test_a_pool_of_another_card_is_charged_there(bench: Bench) -> None:
     bench.grant("small", uuid=SMALL, memory=LIMIT)
     bench.grant("large", uuid=LARGE, memory=8 * MI)
@@ -367,6 +433,50 @@ out["refused"] = cuda.cuGraphLaunch(executable, stream)
         "trimmed": 0,
         "refused": OUT_OF_MEMORY,
     }
+    assert bench.high_water() == 200 * MI
+
+
+def test_a_graph_needs_what_lives_at_the_same_time(bench: Bench) -> None:
+    """One after the other in one place; side by side each in its own."""
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        """
+use(0)
+stream, fork, event, address = P(), P(), P(), u64()
+must(cuda.cuStreamCreate(ref(stream), 1))
+must(cuda.cuStreamCreate(ref(fork), 1))
+must(cuda.cuEventCreate(ref(event), 2))
+def captured(record):
+    graph, executable = P(), P()
+    must(cuda.cuStreamBeginCapture_v2(stream, 2))
+    record()
+    must(cuda.cuStreamEndCapture(stream, ref(graph)))
+    must(cuda.cuGraphInstantiateWithFlags(ref(executable), graph, u64(0)))
+    return executable
+def passing(bytes, into):
+    must(cuda.cuMemAllocAsync(ref(address), S(bytes), into))
+    must(cuda.cuMemFreeAsync(address, into))
+def chain():
+    for size in (200, 100, 200, 50): passing(size * MI, stream)
+def growing():
+    for size in (50, 100, 200): passing(size * MI, stream)
+def beside():
+    must(cuda.cuEventRecord(event, stream))
+    must(cuda.cuStreamWaitEvent(fork, event, 0))
+    passing(160 * MI, stream)
+    passing(160 * MI, fork)
+    must(cuda.cuEventRecord(event, fork))
+    must(cuda.cuStreamWaitEvent(stream, event, 0))
+for name, record in (("chain", chain), ("growing", growing), ("beside", beside)):
+    executable = captured(record)
+    out[name] = [cuda.cuGraphLaunch(executable, stream), used()]
+    must(cuda.cuDeviceGraphMemTrim(0))
+""",
+    )
+    assert found["chain"] == [0, 200]
+    assert found["growing"] == [OUT_OF_MEMORY, 0]  # none fits into the place of a smaller one
+    assert found["beside"] == [OUT_OF_MEMORY, 0]
     assert bench.high_water() == 200 * MI
 
 

@@ -18,10 +18,11 @@ import pytest
 from tests.integration.interposer.bench import FAKE, ROOT
 from tests.integration.interposer.test_reach import output
 
-TABLE = ROOT / "interposer" / "src" / "hooks_table.inc"
+TABLES = sorted((ROOT / "interposer" / "src").glob("hooks_table*.inc"))
 SUSPECT = re.compile(
     "Alloc|Create|Load|Import|Open|Map|Launch|Instantiate|Upload|Retain|Attach|Capture|AddNode|Register|Bind"
     "|Reserve|Decompress|Init|Restore|SetLimit|MemPool|Export|Link(Add|Complete)|Prefetch|Stream.*Value|MemOp"
+    "|Memcpy|Memset"
 )
 """What the name of a function that takes memory or device time has in it, so far."""
 
@@ -35,11 +36,11 @@ UNHOOKED = {
     "cuMem(Import|Export).*Handle": "the exporter is charged",
     "cuMemPool(Import|Export).*": "the exporter is charged; nothing can be allocated from an imported pool",
     "cuMemPool(Get|Set)(Attribute|Access)": "what a pool keeps is charged by what it has reserved",
-    "cu(DeviceGet|DeviceSet|MemSet)(Default)?MemPool": "which pool it is, is asked at each allocation",
+    "cuDeviceGet(Default)?MemPool": "asks",
     "cuIpcOpen.*|cuIpcGet.*": "the exporter is charged",
     "cuImportExternal.*|cuExternalMemoryGetMapped.*": "the exporter is charged",
     "cuGraphics.*": "memory of OpenGL, Vulkan and the like, mapped; CUDA allocates none",
-    "cuMulticast.*": "binds memory that was charged when its handle was made",
+    "cuMulticast(AddDevice|GetGranularity)": "takes no memory",
     "cuLogicalEndpoint.*": "names for memory that was charged when its handle was made",
     "cu(Surf|Tex)(Object|Ref)Create|cuTensorMap.*": "descriptors of memory that is charged",
     # host-side objects
@@ -57,6 +58,9 @@ UNHOOKED = {
     "cuStream(Wait|Write)Value(32|64)": "takes none of the processors",
     "cuStreamBatchMemOp|cuGraph.*BatchMemOp.*": "takes none of the processors",
     "cuMemBatchDecompressAsync": "an engine of its own",
+    "cuMemcpy(HtoD|DtoH|HtoA|AtoH)(Async)?": "done by the copy engines",
+    "cuMemcpy(3D)?Peer(Async)?": "between cards, done by the copy engines",
+    "cuGraph(Exec)?(Add)?Mem(cpy|set)Node.*": "part of a graph, which is timed as a whole",
     "cuStream(IsCapturing|EndCapture.*|GetCaptureInfo|UpdateCaptureDependencies)": "nothing runs",
     "cuThreadExchangeStreamCaptureMode": "nothing runs",
     "cuStreamAttachMemAsync": "whose managed memory it is",
@@ -70,7 +74,7 @@ UNHOOKED = {
 
 
 def plain(symbol: str) -> str:
-    return re.sub(r"(_v\d+)?(_pts[zd])?$", "", symbol)
+    return re.sub(r"(_v\d+)?(_pt(?:sz|ds))?$", "", symbol)
 
 
 def exported() -> set[str]:
@@ -80,7 +84,8 @@ def exported() -> set[str]:
 
 def hooked() -> dict[str, tuple[str, int]]:
     """By symbol: the name and version that cuGetProcAddress knows it by."""
-    found = re.findall(r'^CUDA_HOOK\((\w+),\s*"(\w+)", (\d+),', TABLE.read_text(), re.MULTILINE)
+    text = "".join(path.read_text() for path in TABLES)
+    found = re.findall(r'^CUDA_HOOK\((\w+),\s*"(\w+)", (\d+),', text, re.MULTILINE)
     return {symbol: (base, int(since)) for symbol, base, since in found}
 
 
@@ -118,7 +123,7 @@ def test_versions_are_those_of_the_driver() -> None:
     wrong = {
         symbol: since
         for symbol, (base, since) in hooked().items()
-        if not symbol.endswith("_ptsz") and rows.get((symbol, base)) != since
+        if not symbol.endswith(("_ptsz", "_ptds")) and rows.get((symbol, base)) != since
     }
     assert wrong == {}
 
@@ -126,6 +131,6 @@ def test_versions_are_those_of_the_driver() -> None:
 @pytest.mark.skipif("TESSERA_CUDA_INCLUDE" not in os.environ, reason="names no folder with cudaTypedefs.h")
 def test_a_newer_header_has_nothing_unknown() -> None:
     text = (Path(os.environ["TESSERA_CUDA_INCLUDE"]) / "cudaTypedefs.h").read_text()
-    names = set(re.findall(r"\*PFN_(cu\w+?)_v\d+(?:_pts[zd])?\)", text))
+    names = set(re.findall(r"\*PFN_(cu\w+?)_v\d+(?:_pt(?:sz|ds))?\)", text))
     known = {base for base, _ in hooked().values()} | {plain(symbol) for symbol in hooked()}
     assert {name for name in names - known if SUSPECT.search(name) and reason(name) is None} == set()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from interposer import abi
 from tests.integration.interposer.bench import FAKE, LARGE, MI, SHIM, SMALL, Bench
 from tests.integration.interposer.test_memory import OUT_OF_MEMORY
-from tests.integration.interposer.test_reach import LIBRARIES, TABLE, output
+from tests.integration.interposer.test_reach import LIBRARIES, hooks, output
 from tests.integration.interposer.test_views import NVML
 
 LIMIT = 300 * MI
@@ -36,6 +35,42 @@ def test_limit_is_exact(shim: Bench, roads: Path, road: str, kind: str) -> None:
         "total": LIMIT,
         "free_after": LIMIT,
     }
+    assert shim.high_water() == LIMIT
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_alone(make_bench: Callable[..., Bench], roads: Path, road: str) -> None:
+    """Of a program that the loader preloads nothing for."""
+    shim = make_bench(shim=True, preload=False)
+    shim.grant(memory=LIMIT)
+    assert shim.answer(roads, road, "edge", "plain")["held"] == LIMIT
+    assert shim.high_water() == LIMIT
+
+
+def usage_mappings(bench: Bench, roads: Path) -> int:
+    """How many times a running program has its usage file mapped: once for each library that counts."""
+    process = bench.start(roads, "link", "fill", str(MI))
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return Path(f"/proc/{process.pid}/maps").read_text().count("/run/tessera/grants/grant/usage\n")
+
+
+def test_beside_a_shim_the_preloaded_library_stands_aside(
+    shim: Bench, make_bench: Callable[..., Bench], roads: Path
+) -> None:
+    """Two that count in one process would give back each other's slot."""
+    preloaded = make_bench("preloaded")
+    for each in (shim, preloaded):
+        each.grant(memory=LIMIT)
+    assert usage_mappings(shim, roads) == usage_mappings(preloaded, roads) == 1
+
+
+@pytest.mark.parametrize("road", ["link", "dlsym", "gpa2", "ptsz"])
+def test_another_driver_is_held_by_the_preloaded_library(shim: Bench, roads: Path, road: str) -> None:
+    """As images bring it for CUDA's forward compatibility; the loader finds it before the shim."""
+    shim.grant(memory=LIMIT)
+    shim.environment["LD_LIBRARY_PATH"] = str(FAKE)
+    assert shim.answer(roads, road, "edge", "plain")["held"] == LIMIT
     assert shim.high_water() == LIMIT
 
 
@@ -103,8 +138,7 @@ def test_without_the_driver_nothing_starts(shim: Bench, roads: Path, monkeypatch
 
 def test_exports_are_the_hooks() -> None:
     listing = output("nm", "-D", "--defined-only", abi.library_path().with_name("libtessera-shim.so"))
-    hooks = set(re.findall(r"^(?:CUDA|NVML)_HOOK\((\w+),", TABLE.read_text(), re.MULTILINE))
-    assert {line.split()[-1] for line in listing.splitlines()} == hooks
+    assert {line.split()[-1] for line in listing.splitlines()} == hooks() | {"tessera_shim"}
 
 
 def test_it_is_built_for_both_machines() -> None:

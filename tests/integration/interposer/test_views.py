@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,15 @@ for index in range(pynvml.nvmlDeviceGetCount()):
         samples = [each.pid for each in pynvml.nvmlDeviceGetProcessUtilization(device, 0)]
     except pynvml.NVMLError_NotFound:
         samples = []
+    details = [pynvml.nvmlDeviceGetRunningProcessDetailList(device, pynvml.nvmlProcessDetailList_v1, mode)
+               for mode in (0, 1, 2)]
     found.append({
         "uuid": pynvml.nvmlDeviceGetUUID(device),
         "memory": [v1.total, v1.used, v1.free],
         "memory_v2": [v2.total, v2.used, v2.free],
         "processes": [[each.pid, each.usedGpuMemory] for each in compute],
         "processes_v2": [[each.pid, each.usedGpuMemory] for each in old],
+        "details": [[[each.pid, each.usedGpuMemory] for each in mode] for mode in details],
         "graphics": len(graphics),
         "samples": samples,
     })
@@ -65,22 +69,77 @@ def test_nvml_shows_the_share(make_bench: Callable[..., Bench], roads: Path) -> 
     assert (small["uuid"], large["uuid"]) == (SMALL, LARGE)
     assert small["memory"] == small["memory_v2"] == [LIMIT, 300 * MI, 512]
     assert small["processes"] == small["processes_v2"] == [[pid, 300 * MI]]  # and not the neighbour's
+    assert small["details"] == [small["processes"], [], []]
     assert small["graphics"] == 0
     assert large["memory"][0] == 80 << 30
 
 
-def test_processes_that_compute_are_those_of_the_grant(make_bench: Callable[..., Bench]) -> None:
+BUSY = """
+import ctypes, json, pynvml, time
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+def once():
+    samples = {each.pid: each.smUtil for each in pynvml.nvmlDeviceGetProcessUtilization(device, 0)}
+    infos = {each.pid: each.smUtil for each in pynvml.nvmlDeviceGetProcessesUtilizationInfo(device, 0)}
+    rates = pynvml.nvmlDeviceGetUtilizationRates(device)
+    return {"samples": samples, "infos": infos, "rate": rates.gpu}
+deadline = time.monotonic() + 30
+while True:  # until all three are of one sampling window, and of one in which both had the card
+    try:
+        found = once()
+    except pynvml.NVMLError_NotFound:
+        found = None
+    if found and found["samples"] == found["infos"] and 0 < sum(found["samples"].values()) < 90:
+        if sum(found["samples"].values()) == found["rate"] or time.monotonic() > deadline:
+            break
+    if time.monotonic() > deadline:
+        break
+print(json.dumps(found))
+"""
+
+
+def test_utilization_is_the_grants(make_bench: Callable[..., Bench]) -> None:
+    """Two containers compute side by side: each sees its own processes, and what they take of the card."""
     bench = make_bench("bench")
     neighbour = make_bench("neighbour", shares_cards_of=bench)
     pids = []
     for each in (bench, neighbour):
         each.grant(memory=LIMIT)
-        pids.append(each.start(FAKE / "cuda-burn", "--kernel-ms", "1", "--seconds", "20").pid)
-    for _ in range(50):
-        samples = nvml(bench)[0]["samples"]
-        if samples:
-            break
-    assert set(samples) == {pids[0]}
+        pids.append(each.start(FAKE / "cuda-burn", "--kernel-ms", "1", "--seconds", "40").pid)
+    for each, pid in zip((bench, neighbour), pids, strict=True):
+        found = each.answer(sys.executable, "-c", BUSY)
+        assert list(found["samples"]) == list(found["infos"]) == [str(pid)]
+        assert found["rate"] == found["samples"][str(pid)] < 90  # the card's is 100
+
+
+def test_a_container_that_computes_nothing_sees_an_idle_card(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench("bench")
+    neighbour = make_bench("neighbour", shares_cards_of=bench)
+    for each in (bench, neighbour):
+        each.grant(memory=LIMIT)
+    neighbour.start(FAKE / "cuda-burn", "--kernel-ms", "1", "--seconds", "30")
+    query = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+    bare = make_bench("bare", shares_cards_of=bench, preload=False)
+    deadline = time.monotonic() + 30
+    while bare.run(FAKE / "nvidia-smi", *query).stdout.splitlines()[0] == "0":
+        assert time.monotonic() < deadline
+    assert bench.run(FAKE / "nvidia-smi", *query).stdout.splitlines()[0] == "0"
+
+
+def test_a_card_without_a_memory_of_its_own(make_bench: Callable[..., Bench], roads: Path) -> None:
+    """NVML has no figure for it; of the share there is one, and it holds."""
+    uuid = "GPU-0c9d8e7f-1a2b-4c3d-9e4f-5a6b7c8d9e0f"
+    bench = make_bench("bench", cards="unified-memory.ini", driver={"context": "40Mi"})
+    bench.grant(uuid=uuid, memory=LIMIT, card_memory_bytes=96 << 30)
+    pid = holding(bench, roads, MI)
+    script = NVML.replace("pynvml.nvmlDeviceGetProcessUtilization(device, 0)", "[]")
+    (found,) = bench.answer(sys.executable, "-c", script)
+    assert found["memory"] == found["memory_v2"] == [LIMIT, 300 * MI, 512]
+    assert found["processes"] == found["details"][0] == [[pid, 300 * MI]]
+    assert bench.usage().processes[0].context_bytes == 40 * MI
+    assert bench.high_water() == 300 * MI
+    bare = make_bench("bare", shares_cards_of=bench, preload=False)
+    assert "NotSupported" in bare.run(sys.executable, "-c", script).stderr
 
 
 def test_nvidia_smi_shows_the_share(bench: Bench, roads: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interposer import _abi, abi
+from interposer import _abi, abi, abi_files
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = ROOT / "interposer" / "include" / "tessera_abi.h"
@@ -223,6 +223,53 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="disk full"):
         abi.write_limits(tmp_path / "limits", LIMITS)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.fixture
+def limits_file(tmp_path: Path) -> Path:
+    """As the agent lays it: in the grant's directory in the claim's."""
+    path = tmp_path / "claim" / "grant" / "limits"
+    path.parent.mkdir(parents=True)
+    abi.write_limits(path, LIMITS)
+    return path
+
+
+def lend_some(path: Path) -> None:
+    assert abi.lend(path, 60, 1500, 10**9)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda path: abi.write_limits(path, LIMITS), lend_some], ids=["limits", "what-is-lent"]
+)
+def test_two_agents_write_one_after_the_other(
+    limits_file: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None]
+) -> None:
+    """One that is in the middle of it keeps the other out, and may not do so for ever."""
+    monkeypatch.setattr(abi_files, "_PATIENCE", 0.02)
+    before = limits_file.read_bytes()
+    other = os.open(limits_file.parents[1], os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(abi.AbiError, match="another process has been writing here"):
+            write(limits_file)
+        assert limits_file.read_bytes() == before
+        fcntl.flock(other, fcntl.LOCK_UN)
+        write(limits_file)
+        assert limits_file.read_bytes() != before
+    finally:
+        os.close(other)
+
+
+def test_a_tenant_holds_up_no_writer(limits_file: Path) -> None:
+    """He can lock what he can open: his limits, and the directory that they are in if he is shown it."""
+    tenants = [os.open(path, os.O_RDONLY) for path in (limits_file, limits_file.parent)]
+    try:
+        for each in tenants:
+            fcntl.flock(each, fcntl.LOCK_EX)
+        lend_some(limits_file)
+    finally:
+        for each in tenants:
+            os.close(each)
 
 
 def older(path: Path, name: str) -> int:

@@ -55,6 +55,12 @@ def test_defaults_are_no_compute_limit(tmp_path: Path) -> None:
     assert limits.card_memory_bytes == limits.memory_bytes
 
 
+def test_what_spills_is_written_and_shown(tmp_path: Path) -> None:
+    assert run("write", tmp_path, *REQUIRED, "--spill")[0] == 0
+    assert abi.read_limits(tmp_path / "limits").spill
+    assert "goes on in managed memory" in run("show", tmp_path)[1]
+
+
 def test_write_again_changes_in_place(tmp_path: Path) -> None:
     run("write", tmp_path, *REQUIRED)
     inode = (tmp_path / "limits").stat().st_ino
