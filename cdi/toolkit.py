@@ -20,6 +20,8 @@ from typing import Any
 
 from cdi.device_nodes import DeviceNodes
 from cdi.driver_root import DriverRoot
+from cdi.driver_shim import SONAMES, is_named
+from cdi.model import Mount
 
 KIND = "nvidia.com/gpu"
 _LIBCUDA = re.compile(r"libcuda\.so\.(?P<version>\d+\.\d+(?:\.\d+)*)", re.ASCII)
@@ -30,19 +32,27 @@ _AGAIN = "make it anew (nvidia-ctk cdi generate)"
 
 @dataclass(frozen=True)
 class Judged:
-    """One document. `devices`: UUID → paths of its device nodes; `problem`: why none of them can be used."""
+    """One document. `devices`: UUID → paths of its device nodes; `problem`: why none of them can be used.
+
+    `libraries`: its mounts of those libraries that a shim covers.
+    """
 
     devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
     problem: str | None = None
+    libraries: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
 class Found:
-    """All documents of a node. `problems`: a sentence for each document or device that can't be used."""
+    """All documents of a node. `problems`: a sentence for each document or device that can't be used.
+
+    `libraries`: by UUID the mounts that come with it of those libraries that a shim covers.
+    """
 
     devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     problems: tuple[str, ...] = ()
+    libraries: Mapping[str, tuple[Mount, ...]] = field(default_factory=dict)
 
     def has(self, uuid: str, minor: int) -> bool:
         """Whether a card, or an instance on the card of that minor, can be asked for by its UUID."""
@@ -55,6 +65,7 @@ def judge(document: Any, version: str, root: DriverRoot, exists: Callable[[PureP
         problem = _problem_of_files(document, version, root)
         if problem is not None:
             return Judged(problem=problem)
+        libraries = tuple(_libraries(document))
         named = {
             str(device["name"]): _nodes(device)
             for device in document["devices"]
@@ -72,7 +83,18 @@ def judge(document: Any, version: str, root: DriverRoot, exists: Callable[[PureP
     without = sorted(uuid for uuid, nodes in named.items() if not nodes)
     if without:
         return Judged(problem=f"it gives {', '.join(without)} no device node: {_AGAIN}")
-    return Judged({uuid: frozenset(path for path, _ in nodes) for uuid, nodes in named.items()})
+    paths = {uuid: frozenset(path for path, _ in nodes) for uuid, nodes in named.items()}
+    return Judged(paths, libraries=libraries)
+
+
+def _libraries(document: Mapping[str, Any]) -> Iterator[Mount]:
+    """Also those of single devices: what is covered where it is not mounted does no harm."""
+    all_edits = [document, *document["devices"]]
+    for edits in all_edits:
+        for mount in (edits.get("containerEdits") or {}).get("mounts") or ():
+            path = str(mount["containerPath"])
+            if any(is_named(path, soname) for soname in SONAMES):
+                yield Mount(host_path=str(mount["hostPath"]), container_path=path)
 
 
 def _nodes(device: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -119,6 +141,7 @@ class Toolkit:
         devices: dict[str, frozenset[str]] = {}
         files: list[Path] = []
         problems: list[str] = []
+        libraries: dict[str, tuple[Mount, ...]] = {}
         read, self._read = self._read, {}
         for directory in self._directories:
             here: dict[str, Path] = {}
@@ -136,7 +159,8 @@ class Toolkit:
                         continue
                     here[uuid] = path
                     devices[uuid] = nodes
-        return Found(devices, tuple(files), tuple(problems))
+                    libraries[uuid] = judged.libraries
+        return Found(devices, tuple(files), tuple(problems), libraries)
 
     def _documents(
         self, directory: Path, read: Mapping[Path, tuple[object, Any]], problems: list[str]

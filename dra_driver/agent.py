@@ -232,7 +232,7 @@ def _configuration(base: Base, client: Client) -> Callable[[], Coroutine[Any, An
     file = NodeConfigurationFile(
         path=path,
         node=base.node,
-        defaults=base.settings.scales,
+        defaults=base.settings.rules,
         labels=partial(node_labels, client, base.node.name),
         conditions=base.conditions,
         loaded=base.metrics.configuration_loaded,

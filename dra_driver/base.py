@@ -73,7 +73,7 @@ async def make(settings: Settings, steps: Callable[[Metrics], Steps]) -> Base:
         conditions=Conditions(),
         metrics=metrics,
         node=Node(
-            settings.node_name, settings.scales, why_no_rules="the node configuration has not been read yet"
+            settings.node_name, settings.rules, why_no_rules="the node configuration has not been read yet"
         ),
         driver=driver,
         edits=_edits(settings, driver),

@@ -23,9 +23,9 @@ _NOT_ASKED = "the NVIDIA driver has not been asked yet"
 class Node:
     """`name`: the Node object's, which is also the pool's. `why_no_rules`: what `configure` waits for."""
 
-    def __init__(self, name: str, scales: Scales, *, why_no_rules: str | None = None) -> None:
+    def __init__(self, name: str, rules: Rules, *, why_no_rules: str | None = None) -> None:
         self.name = name
-        self._rules = Rules(scales)
+        self._rules = rules
         self._why_no_rules = why_no_rules
         self._found: Inventory | None = None
         self._inventory: Inventory | None = None

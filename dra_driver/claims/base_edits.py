@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cdi import toolkit
 from cdi.driver_files import Driver
+from cdi.driver_shim import Covered, covered_by
 from cdi.errors import DriverNotReadyError
 from cdi.model import ContainerEdits, DeviceNode
 from cdi.toolkit import Found, Toolkit
@@ -85,6 +86,15 @@ class BaseEdits:
     def native(self, cards: Iterable[Card]) -> NativeEdits:
         """Blocks on the disk. Raises DriverNotReadyError, OSError."""
         return NativeEdits(self._driver.remembered().edits, {card.uuid: self._nodes(card) for card in cards})
+
+    def covered(self, cards: Iterable[Card], *, toolkit: bool) -> tuple[Covered, ...]:
+        """What a shim has to cover in containers with these cards. Blocks; raises DriverNotReadyError."""
+        files = self._driver.remembered()
+        mounts = files.edits.mounts
+        if toolkit:
+            mounts = tuple(mount for card in cards for mount in self._found.libraries.get(card.uuid, ()))
+        own = {library.name: self._driver.root.on_host(library.inside) for library in files.libraries}
+        return covered_by(own, mounts)
 
     def _nodes(self, card: Card) -> tuple[DeviceNode, ...]:
         if card.mig is None:

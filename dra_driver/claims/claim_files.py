@@ -90,10 +90,12 @@ class ClaimFiles:
     def document(
         self, plan: Plan, library: InstalledLibrary | None, metadata: Iterable[RequestMetadata] = ()
     ) -> Spec:
+        shimmed = [grant.card for grant in plan.grants if grant.needs_shim]
         return cdi_document(
             plan,
             native=None if plan.toolkit else self._base.native(grant.card for grant in plan.grants),
             library=library,
+            covered=self._base.covered(shimmed, toolkit=plan.toolkit) if shimmed else (),
             directories=self._directories,
             metadata={file.request: self._metadata.mount(plan.claim.uid, file) for file in metadata},
         )

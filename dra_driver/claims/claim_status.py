@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
+from dra_driver.cards.rules import Interposition
 from dra_driver.claims.allocation import ClaimRef
 from dra_driver.claims.ledger_file import Entry, GrantEntry, State
 from dra_driver.kubelet.health import DeviceHealth, Health
@@ -94,6 +95,8 @@ def _device_status(
 def _data(grant: GrantEntry) -> dict[str, Any]:
     """What no other field of the claim says: which card it is, and what is enforced by whom."""
     data: dict[str, Any] = {"uuid": grant.uuid, "enforcement": "library" if grant.limited else "none"}
+    if grant.shim:
+        data["interposition"] = Interposition.SHIM.value
     if grant.limited:
         data["limits"] = {"memory": format_bytes(grant.memory)} | (
             {"cores": str(grant.cores)} if grant.cores else {}

@@ -7,16 +7,27 @@ instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from dra_driver.cards.rules import Interposition, MemoryOverflow
 from dra_driver.claims import share_config
 from dra_driver.claims.allocation import OpaqueConfig, Result
 from dra_driver.claims.share_config import MAX_CAPS, ContainerCap, CorePolicy, Enforcement, ShareConfig
 from dra_driver.errors import ConfigError
 from kube.quantity import format_bytes
 
-_STRICTNESS = {CorePolicy.DISABLE: 0, CorePolicy.DEFAULT: 1, CorePolicy.FORCE: 2}
+_STRICTNESS: Mapping[CorePolicy | Interposition | MemoryOverflow, int] = {
+    CorePolicy.DISABLE: 0,
+    CorePolicy.DEFAULT: 1,
+    CorePolicy.FORCE: 2,
+    Interposition.PRELOAD: 0,
+    Interposition.SHIM: 1,
+    MemoryOverflow.SPILL: 0,
+    MemoryOverflow.REFUSE: 1,
+}
+_Strict = TypeVar("_Strict", CorePolicy, Interposition, MemoryOverflow)
 DEFAULT_PRIORITY = 1  # 0 goes before 1
 
 
@@ -28,10 +39,17 @@ class Terms:
     core_policy: CorePolicy = CorePolicy.DEFAULT
     priority: int = DEFAULT_PRIORITY
     caps: tuple[ContainerCap, ...] = ()
+    interposition: Interposition = Interposition.PRELOAD
+    memory_overflow: MemoryOverflow = MemoryOverflow.SPILL
 
 
-def terms_of(result: Result, configs: Iterable[OpaqueConfig]) -> Terms:
-    """Of each source the last config that applies counts. Raises ConfigError."""
+def terms_of(
+    result: Result,
+    configs: Iterable[OpaqueConfig],
+    interposition: Interposition = Interposition.PRELOAD,
+    memory_overflow: MemoryOverflow = MemoryOverflow.SPILL,
+) -> Terms:
+    """Of each source the last config that applies counts. The defaults are the node's. Raises ConfigError."""
     from_class = from_claim = None
     for each in configs:
         if each.applies_to(result):
@@ -39,20 +57,20 @@ def terms_of(result: Result, configs: Iterable[OpaqueConfig]) -> Terms:
                 from_class = each
             else:
                 from_claim = each
-    terms = (
-        _of_class(share_config.read(from_class.parameters, from_class.path))
-        if from_class is not None
-        else Terms()
-    )
+    terms = Terms(interposition=interposition, memory_overflow=memory_overflow)
+    if from_class is not None:
+        terms = _of_class(share_config.read(from_class.parameters, from_class.path), terms)
     if from_claim is not None:
         config = share_config.read(from_claim.parameters, from_claim.path)
         terms = _tightened(terms, config, from_claim.path, result)
     return terms
 
 
-def _of_class(config: ShareConfig) -> Terms:
+def _of_class(config: ShareConfig, default: Terms) -> Terms:
     return Terms(
         enforcement=config.enforcement,
+        interposition=config.interposition or default.interposition,
+        memory_overflow=config.memory_overflow or default.memory_overflow,
         core_policy=config.core_policy or CorePolicy.DEFAULT,
         priority=DEFAULT_PRIORITY if config.priority is None else config.priority,
         caps=config.caps,
@@ -64,13 +82,9 @@ def _tightened(terms: Terms, config: ShareConfig, path: str, result: Result) -> 
         raise ConfigError(
             f"{path}.enforcement", "'none' takes effect from a DeviceClass alone: leave it out here"
         )
-    policy = config.core_policy or terms.core_policy
-    if _STRICTNESS[policy] < _STRICTNESS[terms.core_policy]:
-        raise ConfigError(
-            f"{path}.corePolicy",
-            f"{policy.value!r} is looser than {terms.core_policy.value!r}, which holds here;"
-            " it takes effect from a DeviceClass alone: leave it out",
-        )
+    policy = _stricter(config.core_policy, terms.core_policy, f"{path}.corePolicy")
+    interposition = _stricter(config.interposition, terms.interposition, f"{path}.interposition")
+    overflow = _stricter(config.memory_overflow, terms.memory_overflow, f"{path}.memoryOverflow")
     priority = terms.priority if config.priority is None else config.priority
     if priority < terms.priority:
         raise ConfigError(
@@ -80,9 +94,21 @@ def _tightened(terms: Terms, config: ShareConfig, path: str, result: Result) -> 
         )
     return Terms(
         enforcement=config.enforcement or terms.enforcement,
+        interposition=interposition,
+        memory_overflow=overflow,
         core_policy=policy,
         priority=priority,
         caps=_tightened_caps(terms.caps, config.caps, f"{path}.caps", result),
+    )
+
+
+def _stricter(wanted: _Strict | None, held: _Strict, path: str) -> _Strict:
+    if wanted is None or _STRICTNESS[wanted] >= _STRICTNESS[held]:
+        return wanted or held
+    raise ConfigError(
+        path,
+        f"{wanted.value!r} is looser than {held.value!r}, which holds here;"
+        " it takes effect from a DeviceClass alone: leave it out",
     )
 
 

@@ -12,10 +12,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from cdi.driver_files import READ_ONLY
+from cdi.driver_shim import Covered, shim_mounts
 from cdi.model import ContainerEdits, Device, Mount, Spec
 from dra_driver.claims.base_edits import NativeEdits
 from dra_driver.claims.grants import LIMITS, USAGE, GrantDirectories
-from dra_driver.claims.library import CONTAINER_LIBRARY, CONTAINER_PRELOAD, InstalledLibrary
+from dra_driver.claims.library import (
+    CONTAINER_DRIVER,
+    CONTAINER_LIBRARY,
+    CONTAINER_PRELOAD,
+    InstalledLibrary,
+)
 from dra_driver.claims.plan import Grant, Plan
 from dra_driver.names import CDI_KIND
 
@@ -31,10 +37,12 @@ def cdi_document(
     library: InstalledLibrary | None,
     directories: GrantDirectories,
     metadata: Mapping[str, Mount],
+    covered: tuple[Covered, ...] = (),
 ) -> Spec:
     """`native`: None where the toolkit's document has driver and cards. `metadata`: of each request, if any.
 
-    `library` may be None only where no grant has limits.
+    `library` may be None only where no grant has limits. `covered`: where a grant needs a shim, the driver's
+    libraries in whose place it comes.
     """
     # A runtime with CDI switched off drops our ids silently; a container without this variable shows it.
     marker = ContainerEdits(env=(f"{MARKER}={len(plan.grants)}",))
@@ -49,6 +57,7 @@ def cdi_document(
                     # A device's edits can't be empty; with the toolkit's, this may be all there is to say.
                     (marker if native is None else ContainerEdits(device_nodes=native.nodes[grant.card.uuid]))
                     + _limits_edits(plan, grant, library, directories)
+                    + _shim_edits(grant, library, covered)
                     + _mounts([metadata[grant.request]] if _brings(grant, first, metadata) else [])
                 ),
             )
@@ -83,3 +92,16 @@ def _limits_edits(
             Mount(host_path=str(library.preload), container_path=CONTAINER_PRELOAD, options=READ_ONLY),
         )
     )
+
+
+def _shim_edits(
+    grant: Grant, library: InstalledLibrary | None, covered: tuple[Covered, ...]
+) -> ContainerEdits:
+    """Over the driver's own libraries, which other edits mount: of two mounts at one place the later counts,
+    and a document's common edits come before those of its devices."""
+    if not grant.needs_shim or library is None:
+        return ContainerEdits()
+    if not covered:
+        raise ValueError(f"grant {grant.name} needs a shim, and there is nothing of the driver to cover")
+    shims = {soname: str(path) for soname, path in library.shims.items()}
+    return _mounts(shim_mounts(covered, shims, CONTAINER_DRIVER))

@@ -48,6 +48,8 @@ class GrantEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limited: bool = False
     toolkit: bool = False
     """Its containers have a second CDI id, of the NVIDIA toolkit's documents."""
+    shim: bool = False
+    """The library also takes the place of the driver's libraries."""
 
     @property
     def held(self) -> Amounts:

@@ -13,9 +13,9 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cdi import durable
 
@@ -23,29 +23,37 @@ NAME = "libtessera.so"
 PRELOAD_NAME = "ld.so.preload"
 CONTAINER_LIBRARY = "/usr/lib/tessera/libtessera.so"
 CONTAINER_PRELOAD = "/etc/ld.so.preload"
+CONTAINER_DRIVER = PurePosixPath("/run/tessera/driver")  # as compiled into the shims
 
 
 @dataclass(frozen=True)
 class InstalledLibrary:
-    """Both paths are the same on the host and in our Pod."""
+    """Paths are the same on the host and in our Pod. `shims`: by the soname of what each stands in for."""
 
     version: str
     library: Path
     preload: Path
+    shims: Mapping[str, Path]
 
 
-def install(source: Path, release: str, state_dir: Path) -> InstalledLibrary:
-    """Puts the library in its place if it is not there. Raises OSError."""
-    content = source.read_bytes()
-    version = f"{release}-{hashlib.sha256(content).hexdigest()[:12]}"
+def install(source: Path, shims: Mapping[str, Path], release: str, state_dir: Path) -> InstalledLibrary:
+    """Puts the library and its shims (by soname) in their place if they are not there. Raises OSError."""
+    contents = {NAME: source.read_bytes(), **{path.name: path.read_bytes() for path in shims.values()}}
+    version = f"{release}-{_digest(contents)[:12]}"
     target = state_dir / "lib" / version
-    installed = InstalledLibrary(version, target / NAME, target / PRELOAD_NAME)
-    if _is_whole(installed, content):
+    installed = InstalledLibrary(
+        version,
+        target / NAME,
+        target / PRELOAD_NAME,
+        {soname: target / path.name for soname, path in shims.items()},
+    )
+    if _is_whole(target, contents):
         return installed
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=durable.TEMPORARY, dir=target.parent))
     try:
-        durable.write(temporary / NAME, content, mode=0o755)
+        for name, content in contents.items():
+            durable.write(temporary / name, content, mode=0o755)
         durable.write(temporary / PRELOAD_NAME, _PRELOAD, mode=0o644)
         temporary.chmod(0o755)
         if target.exists():  # not whole: somebody has been at it
@@ -97,8 +105,16 @@ def _is_occupied(directory: Path) -> bool:
 _PRELOAD = f"{CONTAINER_LIBRARY}\n".encode()
 
 
-def _is_whole(installed: InstalledLibrary, content: bytes) -> bool:
+def _digest(contents: Mapping[str, bytes]) -> str:
+    digests = (hashlib.sha256(content).digest() for content in contents.values())
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def _is_whole(directory: Path, contents: Mapping[str, bytes]) -> bool:
     try:
-        return installed.library.read_bytes() == content and installed.preload.read_bytes() == _PRELOAD
+        return all(
+            (directory / name).read_bytes() == content
+            for name, content in {**contents, PRELOAD_NAME: _PRELOAD}.items()
+        )
     except OSError:
         return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dra_driver.cards.capacity import NOTHING, Amounts, Scales, capacity_of, own_memory
 from dra_driver.cards.inventory import Card, Inventory
+from dra_driver.cards.rules import Interposition, MemoryOverflow
 from dra_driver.claims.allocation import Allocation, ClaimRef, Result
 from dra_driver.claims.config import Terms, terms_of
 from dra_driver.claims.share_config import CorePolicy, Enforcement
@@ -44,12 +45,19 @@ class Grant:
     card: Card
     held: Amounts
     limits: Limits | None
+    interposition: Interposition = Interposition.PRELOAD
+    """Of no meaning without limits."""
     subrequest: str = ""
     """Of a request with alternatives the one that was taken."""
 
     @property
     def full_request(self) -> str:
         return f"{self.request}/{self.subrequest}" if self.subrequest else self.request
+
+    @property
+    def needs_shim(self) -> bool:
+        """Whether the library also takes the place of the driver's libraries."""
+        return self.limits is not None and self.interposition is Interposition.SHIM
 
 
 @dataclass(frozen=True)
@@ -65,8 +73,14 @@ class Plan:
     toolkit: bool = False
 
 
-def make_plan(allocation: Allocation, inventory: Inventory, scales: Scales) -> Plan:
-    """Raises ClaimError."""
+def make_plan(
+    allocation: Allocation,
+    inventory: Inventory,
+    scales: Scales,
+    interposition: Interposition = Interposition.PRELOAD,
+    memory_overflow: MemoryOverflow = MemoryOverflow.SPILL,
+) -> Plan:
+    """`interposition`, `memory_overflow`: where neither class nor claim says which. Raises ClaimError."""
     cards = inventory.by_device()
     lost = {one.card.name: one.reason for one in inventory.lost}
     names = _grant_names(allocation)
@@ -82,7 +96,7 @@ def make_plan(allocation: Allocation, inventory: Inventory, scales: Scales) -> P
                 f"ResourceClaim {allocation.claim}: device {result.device} is not on this node (any more);"
                 f" it has {', '.join(cards) or 'no usable card'}"
             )
-        terms = terms_of(result, allocation.configs)
+        terms = terms_of(result, allocation.configs, interposition, memory_overflow)
         grants.append(_grant(allocation.claim, result, card, name=name, terms=terms, scales=scales))
     return Plan(allocation.claim, tuple(grants), allocation.pod_claim_name)
 
@@ -169,6 +183,7 @@ def _grant(claim: ClaimRef, result: Result, card: Card, *, name: str, terms: Ter
         card=card,
         held=NOTHING if result.admin_access else consumed,
         limits=limits,
+        interposition=terms.interposition,
         subrequest=result.request.partition("/")[2],
     )
 
@@ -195,7 +210,7 @@ def _limits(claim: ClaimRef, consumed: Amounts, card: Card, terms: Terms, scales
         effective_cores=cores,
         policy=_POLICIES[terms.core_policy],
         priority=terms.priority,
-        spill=scales.memory_scaling > 1,
+        spill=scales.memory_scaling > 1 and terms.memory_overflow is MemoryOverflow.SPILL,
         caps=tuple(
             # A class may name more than this share has; the share's own limit holds then.
             Cap(cap.container, min(cap.memory or 0, consumed.memory), cap.cores or 0)

@@ -43,7 +43,7 @@ from dra_driver.claims.metadata import MetadataFiles
 from dra_driver.claims.plan import Grant, Plan, make_plan, refuse_overcommit
 from dra_driver.claims.remembered_claims import Remembered, RememberedClaims
 from dra_driver.claims.steps import Step, Steps
-from dra_driver.errors import ClaimError, RetryableError
+from dra_driver.errors import ClaimError, OvercommitError, RetryableError
 from dra_driver.kubelet.node_lock import NodeLock
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
 from dra_driver.node import Node
@@ -52,6 +52,9 @@ from interposer.abi import AbiError
 _log = logging.getLogger(__name__)
 _RESTORE_LIMIT = 5.0  # seconds in which a lost entry may be made again, before others are refused
 _RESTORE_POLL = 0.1
+_ROOM_LIMIT = (
+    5.0  # seconds in which a claim that is gone may be unprepared, before who needs its room is refused
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Preparer:
         fetch: Fetch,
         metadata: MetadataFiles | None = None,
         restore_limit: float = _RESTORE_LIMIT,
+        room_limit: float = _ROOM_LIMIT,
     ) -> None:
         self._node = node
         self._base = base
@@ -113,6 +117,7 @@ class Preparer:
             steps=steps,
         )
         self._restore_limit = restore_limit
+        self._room_limit = room_limit
         self._restore: Callable[[], None] = lambda: None
         self._remembered = RememberedClaims()
         self.tasks = ClaimTasks()
@@ -194,6 +199,7 @@ class Preparer:
         if not plan.grants:
             return ()
         await self._wait_until_counted(plan, library)
+        await self._wait_for_room(plan)
         async with self._changing(ref):
             self._remembered.forget(ref.uid)
             await self._hand_out(plan, library)
@@ -241,10 +247,8 @@ class Preparer:
         """Under the lock."""
         ref = plan.claim
         await self._refuse_uncounted(plan, library)
-        known = self._ledger.entries.get(ref.uid)
-        before = known if known is not None and known.state is State.PREPARED else None
-        others = self._ledger.held_by_others(ref.uid)
-        refuse_overcommit(plan, others, self._node.scales, _held(before))
+        self._refuse_overcommit(plan, self._ledger.held_by_others(ref.uid))
+        before = self._prepared(ref)
         entry = self._entry(plan, library.version if library else None)
         may_run = before is not None or ref.uid in self._ledger.uncounted
         first = before or (entry if may_run else msgspec.structs.replace(entry, state=State.PREPARING))
@@ -264,7 +268,9 @@ class Preparer:
         allocation = read_allocation(ref, raw, driver=DRIVER, node=self._node.name)
         if not allocation.results:
             return Plan(ref, ()), None
-        plan = make_plan(allocation, self._node.inventory(), self._node.scales)
+        rules = self._node.rules
+        inventory = self._node.inventory()
+        plan = make_plan(allocation, inventory, rules.scales, rules.interposition, rules.memory_overflow)
         plan = dataclasses.replace(plan, toolkit=self._uses_toolkit(plan))
         is_limited = any(grant.limits is not None for grant in plan.grants)
         return plan, self._node.library() if is_limited else None
@@ -273,9 +279,14 @@ class Preparer:
         """Never where it is not known which CDI ids the kubelet has: our own edits do with any."""
         if plan.claim.uid in self._ledger.uncounted:
             return False
-        before = self._ledger.entries.get(plan.claim.uid)
-        is_prepared = before is not None and before.state is State.PREPARED
-        return self._base.uses_toolkit((grant.card for grant in plan.grants), before if is_prepared else None)
+        return self._base.uses_toolkit((grant.card for grant in plan.grants), self._prepared(plan.claim))
+
+    def _prepared(self, ref: ClaimRef) -> Entry | None:
+        known = self._ledger.entries.get(ref.uid)
+        return known if known is not None and known.state is State.PREPARED else None
+
+    def _refuse_overcommit(self, plan: Plan, others: Mapping[DeviceName, Amounts]) -> None:
+        refuse_overcommit(plan, others, self._node.scales, _held(self._prepared(plan.claim)))
 
     async def _wait_until_counted(self, plan: Plan, library: InstalledLibrary | None) -> None:
         """An entry of another claim that can't be read is made again, if the API server answers."""
@@ -288,6 +299,17 @@ class Preparer:
                 return
             except RetryableError:
                 await asyncio.sleep(_RESTORE_POLL)
+
+    async def _wait_for_room(self, plan: Plan) -> None:
+        """For Pods deleted by force; once refused, the kubelet would ask again after a minute or more."""
+        with suppress(RetryableError):  # what no waiting helps is refused later
+            self._refuse_overcommit(plan, {})
+            for _ in range(round(self._room_limit / _RESTORE_POLL)):
+                try:
+                    self._refuse_overcommit(plan, self._ledger.held_by_others(plan.claim.uid))
+                    break
+                except OvercommitError:
+                    await asyncio.sleep(_RESTORE_POLL)
 
     async def _refuse_uncounted(self, plan: Plan, library: InstalledLibrary | None) -> None:
         others = uncounted.others(self._ledger.uncounted, plan.claim)
@@ -342,7 +364,8 @@ class Preparer:
             request=grant.request,
             pool=grant.pool,
             device=grant.device,
-            cdi_ids=(f"{self._kind}={grant.name}", *(device_ids([grant.card.uuid]) if toolkit else ())),
+            # Of two mounts at one place the later counts: a shim has to cover the toolkit's driver.
+            cdi_ids=(*(device_ids([grant.card.uuid]) if toolkit else ()), f"{self._kind}={grant.name}"),
             share_id=grant.share_id,
         )
 
@@ -366,6 +389,7 @@ def _grant_entry(grant: Grant, toolkit: bool) -> GrantEntry:
         share_id=grant.share_id,
         limited=grant.limits is not None,
         toolkit=toolkit,
+        shim=grant.needs_shim,
     )
 
 

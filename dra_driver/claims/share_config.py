@@ -3,6 +3,8 @@
 apiVersion: gpu.tessera.dev/v1alpha1
 kind: ShareConfig
 enforcement: library        # or none
+interposition: preload      # or shim
+memoryOverflow: spill       # or refuse
 corePolicy: default         # or force, disable
 priority: 1                 # 0 goes before 1
 caps: [{container: trainer, memory: 3000Mi, cores: 30}]
@@ -16,10 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from dra_driver.cards.rules import Interposition, MemoryOverflow
 from dra_driver.errors import ConfigError
 from dra_driver.names import CONFIG_API_VERSION, CONFIG_KIND
 from kube.quantity import QuantityError, parse_quantity
 
+FIELDS = ("enforcement", "interposition", "memoryOverflow", "corePolicy", "priority", "caps")
 MAX_CAPS = 16  # TESSERA_CAPS of the library's ABI
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # what Kubernetes allows for a container
 _T = TypeVar("_T")
@@ -57,6 +61,8 @@ class ShareConfig:
     core_policy: CorePolicy | None = None
     priority: int | None = None
     caps: tuple[ContainerCap, ...] = ()
+    interposition: Interposition | None = None
+    memory_overflow: MemoryOverflow | None = None
 
 
 def read(parameters: Any, path: str) -> ShareConfig:
@@ -69,9 +75,11 @@ def read(parameters: Any, path: str) -> ShareConfig:
             f"apiVersion {kind[0]!r}, kind {kind[1]!r} is not known here: "
             f"write apiVersion: {CONFIG_API_VERSION}, kind: {CONFIG_KIND}",
         )
-    fields = _Fields(found, path, ("apiVersion", "kind", "enforcement", "corePolicy", "priority", "caps"))
+    fields = _Fields(found, path, ("apiVersion", "kind", *FIELDS))
     return ShareConfig(
         enforcement=fields.read("enforcement", _one_of(Enforcement)),
+        interposition=fields.read("interposition", _one_of(Interposition)),
+        memory_overflow=fields.read("memoryOverflow", _one_of(MemoryOverflow)),
         core_policy=fields.read("corePolicy", _one_of(CorePolicy)),
         priority=fields.read("priority", _whole(0, 1)),
         caps=fields.read("caps", _caps) or (),

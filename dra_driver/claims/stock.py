@@ -17,7 +17,7 @@ from dra_driver.claims.ledger import Ledger, Stored
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.names import ClaimUID
 from dra_driver.node import Node
-from interposer.abi import library_path
+from interposer.abi import library_path, shim_paths
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def not_counted(uncounted: Mapping[ClaimUID, Stored]) -> str:
 def install_library(state_dir: Path, release: str, node: Node, conditions: Conditions) -> None:
     """Puts this release's library where grants find it, and keeps it there as long as this process lives."""
     try:
-        installed = library.install(library_path(), release, state_dir)
+        installed = library.install(library_path(), shim_paths(), release, state_dir)
         library.occupy(installed)
     except OSError as error:
         node.not_installed(f"the library can't be installed: {error}")

@@ -77,7 +77,7 @@ class Agent:
         except TimeoutError as error:
             raise AssertionError(f"no sockets:\n{self.log.read_text()}") from error
 
-    async def end(self, seconds: float = 10.0) -> tuple[int, str]:
+    async def end(self, seconds: float = 60.0) -> tuple[int, str]:
         """Of an agent that can't run: its exit status and what it said."""
         self._process = self._spawn()
         status = await asyncio.to_thread(self._process.wait, seconds)
@@ -93,7 +93,7 @@ class Agent:
                 stderr=log,
             )
 
-    async def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10.0) -> int:
+    async def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
@@ -106,7 +106,12 @@ class Agent:
         assert self._process is not None
         return self._process.pid
 
-    async def ended(self, seconds: float = 10.0) -> int:
+    def cpu_seconds(self) -> float:
+        """What it has spent since its start, in all threads; in steps of 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def ended(self, seconds: float = 60.0) -> int:
         """By itself: its exit status."""
         assert self._process is not None
         status = await asyncio.to_thread(self._process.wait, seconds)
@@ -121,7 +126,7 @@ class Agent:
             self._process.kill()
             self._process.wait()
 
-    async def until(self, what: Callable[[], bool | Awaitable[bool]], seconds: float = 15.0) -> None:
+    async def until(self, what: Callable[[], bool | Awaitable[bool]], seconds: float = 60.0) -> None:
         """Fails with the agent's log."""
         try:
             async with asyncio.timeout(seconds):
@@ -141,7 +146,7 @@ class Agent:
         ):
             return answer.status, await answer.text()
 
-    async def until_ready(self, seconds: float = 20.0) -> None:
+    async def until_ready(self, seconds: float = 60.0) -> None:
         """Fails with /readyz's own words."""
 
         async def is_ready() -> bool:
@@ -150,9 +155,15 @@ class Agent:
         await self.until(is_ready, seconds)
 
     def files(self) -> set[str]:
-        """All that is there for claims. By os.walk, which passes over what the agent removes meanwhile."""
-        roots = (self.root / "state/ledger", self.root / "run/claims", self.root / "cdi")
-        found = (
-            Path(where, name) for root in roots for where, *names in os.walk(root) for name in chain(*names)
-        )
+        """All that is there for claims."""
+        found = self.below("state/ledger", "run/claims", "cdi")
         return {str(path.relative_to(self.root)) for path in found}
+
+    def below(self, *directories: str) -> list[Path]:
+        """By os.walk, which passes over what the agent removes meanwhile."""
+        return [
+            Path(where, name)
+            for directory in directories
+            for where, *names in os.walk(self.root / directory)
+            for name in chain(*names)
+        ]

@@ -16,7 +16,7 @@ from protos.dra_v1 import dra_v1_pb2, dra_v1_pb2_grpc
 from protos.dra_v1beta1 import dra_v1beta1_pb2, dra_v1beta1_pb2_grpc
 from protos.registration import registration_pb2, registration_pb2_grpc
 
-GET_INFO_TIMEOUT = 1.0  # the real one's
+GET_INFO_TIMEOUT = 20.0  # the real one's is 1 s, and it comes again
 CALL_TIMEOUT = 45.0
 
 
@@ -33,7 +33,7 @@ def _channel(path: Path) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(f"unix:{path}", options=(("grpc.use_local_subchannel_pool", 1),))
 
 
-async def wait_for(path: Path, seconds: float = 10.0) -> None:
+async def wait_for(path: Path, seconds: float = 60.0) -> None:
     """A socket on which somebody listens: its file is there a moment before, or has been left by the dead."""
     async with asyncio.timeout(seconds):
         while True:
@@ -52,7 +52,7 @@ async def register(path: Path, *, error: str = "") -> Any:
         stub = registration_pb2_grpc.RegistrationStub(channel)
         info = await stub.GetInfo(registration_pb2.InfoRequest(), timeout=GET_INFO_TIMEOUT)
         status = registration_pb2.RegistrationStatus(plugin_registered=not error, error=error)
-        await stub.NotifyRegistrationStatus(status, timeout=5.0)
+        await stub.NotifyRegistrationStatus(status, timeout=20.0)
         return info
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.integration.dra_driver.kubelet import Kubelet, register
 from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards
 
 XID, LOST = "gpu.tessera.dev/xid", "gpu.tessera.dev/lost"
-AT_ONCE = 2.0  # seconds; what needs no NVML takes far less, what waits for it would take for ever
+AT_ONCE = 20.0  # seconds; what needs no NVML takes far less, what waits for it would take for ever
 
 
 class Node(World):
@@ -46,7 +45,7 @@ class Node(World):
                 found.setdefault(number, {})[taint["key"]] = taint.get("value", "")
         return found
 
-    async def until_tainted(self, expected: dict[int, dict[str, str]], seconds: float = 15.0) -> None:
+    async def until_tainted(self, expected: dict[int, dict[str, str]], seconds: float = 60.0) -> None:
         try:
             await self.agent.until(lambda: self.taints() == expected, seconds)
         except AssertionError as error:
@@ -256,7 +255,7 @@ async def test_a_driver_that_hangs_is_told_and_forgiven(node: Node) -> None:
     async def is_told() -> bool:
         return "[-] gpus: the NVIDIA driver has not answered" in (await node.agent.get("/readyz"))[1]
 
-    await node.agent.until(is_told, 25)
+    await node.agent.until(is_told)
     uuid = node.devices()[0]["attributes"]["uuid"]["string"]
     assert await node.metric(f'tessera_card_healthy{{uuid="{uuid}"}}') == 0
     assert node.taints() == {}  # not yet
@@ -271,9 +270,8 @@ async def test_an_agent_that_starts_while_the_driver_hangs_serves_what_was_there
     await node.restart()
     await _serves_as_ever(node, "claim")
     assert node.writes == before  # what was published stays
-    began = time.monotonic()
     assert await node.agent.stop() == 0
-    assert time.monotonic() - began < 5
+    assert "not ended within" not in node.agent.log.read_text()
     await node.fakegpu("nvml", "--ok")
 
 

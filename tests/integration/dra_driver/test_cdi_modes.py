@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, register
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
 from tests.integration.dra_driver.world import World, two_cards
+from tests.unit.dra_driver.allocations import opaque
 
-LIBCUDA = "usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+LIBCUDA, LIBNVML = f"{LIBRARIES}/libcuda.so.570.124.06", f"{LIBRARIES}/libnvidia-ml.so.570.124.06"
 
 
 def describe(root: Path, devices: list[dict[str, Any]], libcuda: str = LIBCUDA) -> Path:
@@ -38,7 +41,9 @@ def describe(root: Path, devices: list[dict[str, Any]], libcuda: str = LIBCUDA) 
             for device in devices
         ],
         "containerEdits": {
-            "mounts": [{"hostPath": f"{driver}/{libcuda}", "containerPath": f"/{libcuda}"}],
+            "mounts": [
+                {"hostPath": f"{driver}/{path}", "containerPath": f"/{path}"} for path in (libcuda, LIBNVML)
+            ],
             "hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": ["x"]}],
         },
     }
@@ -49,12 +54,13 @@ def describe(root: Path, devices: list[dict[str, Any]], libcuda: str = LIBCUDA) 
 
 
 @contextlib.asynccontextmanager
-async def world(root: Path, api: ApiServer, mode: str) -> AsyncIterator[World]:
+async def world(root: Path, api: ApiServer, mode: str, **more: str) -> AsyncIterator[World]:
     environment = {
         "TESSERA_CDI_MODE": mode,
         "TESSERA_CDI_STATIC_ROOT": str(root / "static-cdi"),
         "TESSERA_LOOK_PERIOD": "0.5",
         "TESSERA_RECONCILE_PERIOD": "1",
+        **more,
     }
     with Agent(root, api, **two_cards(root), **environment) as agent:
         await agent.start()
@@ -94,8 +100,8 @@ async def test_auto_with_a_document_is_the_toolkits(root: Path, api: ApiServer) 
         answer = await found.prepared(wire)
         uuids = [device["attributes"]["uuid"]["string"] for device in found.devices()]
         assert [list(device.cdi_device_ids) for device in answer.devices] == [
-            [f"gpu.tessera.dev/grant={wire.uid}-g0-00000001", f"nvidia.com/gpu={uuids[0]}"],
-            [f"gpu.tessera.dev/grant={wire.uid}-g1-00000002", f"nvidia.com/gpu={uuids[1]}"],
+            [f"nvidia.com/gpu={uuids[0]}", f"gpu.tessera.dev/grant={wire.uid}-g0-00000001"],
+            [f"nvidia.com/gpu={uuids[1]}", f"gpu.tessera.dev/grant={wire.uid}-g1-00000002"],
         ]
         spec = found.spec(wire)
         assert "containerEdits" not in spec
@@ -160,3 +166,126 @@ async def test_a_mode_that_is_none(root: Path, api: ApiServer) -> None:
         status, said = await agent.end()
     assert status == 2
     assert "TESSERA_CDI_MODE can't be 'hook'" in said
+
+
+# --- shims --------------------------------------------------------------------------------------------------
+
+
+def merged(*documents: dict[str, Any]) -> dict[str, str]:
+    """Container path → host path, as runtimes merge documents: of mounts at one place the last counts."""
+    edits = [part.get("containerEdits", {}) for spec in documents for part in (spec, *spec["devices"])]
+    return {mount["containerPath"]: mount["hostPath"] for each in edits for mount in each.get("mounts", ())}
+
+
+def driver_mounts(mounts: dict[str, str]) -> dict[str, str]:
+    """Those of libcuda and NVML: file name by container path."""
+    wanted = ("libcuda.so", "libnvidia-ml.so")
+    return {path: Path(host).name for path, host in mounts.items() if Path(path).name.startswith(wanted)}
+
+
+def all_exist(host_paths: Iterable[str]) -> bool:
+    return all(Path(path).exists() for path in host_paths)
+
+
+OWN = {
+    "/run/tessera/driver/libcuda.so.1": "libcuda.so.570.124.06",
+    "/run/tessera/driver/libnvidia-ml.so.1": "libnvidia-ml.so.570.124.06",
+}
+CUDA_SHIM, NVML_SHIM = "libtessera-shim.so", "libtessera-shim-nvml.so"
+
+
+async def test_a_shim_over_our_own_edits(root: Path, api: ApiServer) -> None:
+    async with world(root, api, "native", TESSERA_INTERPOSITION="shim") as found:
+        wire = found.allocate("claim", found.share(0))
+        await found.prepared(wire)
+        mounts = merged(found.spec(wire))
+        assert driver_mounts(mounts) == OWN | {
+            f"/{directory}/{name}": shim
+            for directory in (LIBRARIES, "usr/lib64")
+            for name, shim in (
+                ("libcuda.so.1", CUDA_SHIM),
+                ("libcuda.so", CUDA_SHIM),
+                ("libnvidia-ml.so.1", NVML_SHIM),
+            )
+        }
+        assert await asyncio.to_thread(all_exist, mounts.values())
+        assert mounts["/etc/ld.so.preload"]
+
+
+async def test_a_shim_over_the_toolkits(root: Path, api: ApiServer) -> None:
+    async with world(root, api, "auto", TESSERA_INTERPOSITION="shim") as found:
+        toolkit = describe(root, found.devices())
+        await says(found, "CDI edits are the toolkit's, of")
+        wire = found.allocate(
+            "claim", found.share(0), found.share(1, "80Gi", "100", "1k", request="g1", share=2)
+        )
+        share, whole = (await found.prepared(wire)).devices
+        assert [each.cdi_device_ids[0].partition("=")[0] for each in (share, whole)] == ["nvidia.com/gpu"] * 2
+        spec = found.spec(wire)
+        in_order = merged(json.loads(toolkit.read_text()), spec)
+        assert driver_mounts(in_order) == OWN | {f"/{LIBCUDA}": CUDA_SHIM, f"/{LIBNVML}": NVML_SHIM}
+        assert driver_mounts(merged({"devices": spec["devices"][1:]})) == {}
+
+
+async def status_data(found: World, wire: WireClaim) -> dict[str, Any]:
+    """Of the claim's first device, when it has been written."""
+
+    def data() -> dict[str, Any]:
+        (claim,) = [
+            one for one in found.api.all(paths.resource_claims()) if one["metadata"]["uid"] == wire.uid
+        ]
+        return next((device["data"] for device in claim["status"].get("devices", ())), {})
+
+    await found.agent.until(lambda: bool(data()))
+    return data()
+
+
+async def test_a_claim_asks_for_a_shim(root: Path, api: ApiServer) -> None:
+    async with world(root, api, "native") as found:
+        plain = found.allocate("plain", found.share(0))
+        shimmed = found.allocate("shimmed", found.share(0, share=2), config=[opaque(interposition="shim")])
+        for wire in (plain, shimmed):
+            await found.prepared(wire)
+        assert CUDA_SHIM not in driver_mounts(merged(found.spec(plain))).values()
+        assert CUDA_SHIM in driver_mounts(merged(found.spec(shimmed))).values()
+        for wire, told in ((plain, None), (shimmed, "shim")):
+            assert (await status_data(found, wire)).get("interposition") == told
+
+
+async def test_a_claim_takes_no_shim_away(root: Path, api: ApiServer) -> None:
+    async with world(root, api, "native", TESSERA_INTERPOSITION="shim") as found:
+        wire = found.allocate("claim", found.share(0), config=[opaque(interposition="preload")])
+        answer = (await found.kubelet.prepare(wire))[wire.uid]
+        assert "interposition: 'preload' is looser than 'shim', which holds here" in answer.error
+        assert not (found.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json").exists()
+
+
+async def test_a_driver_without_nvml_is_no_smaller_shim(root: Path, api: ApiServer) -> None:
+    """A document of the toolkit that mounts libcuda alone would leave NVML's figures as they are."""
+    async with world(root, api, "auto", TESSERA_INTERPOSITION="shim") as found:
+        path = describe(root, found.devices())
+        document = json.loads(path.read_text())
+        document["containerEdits"]["mounts"].pop()
+        path.write_text(json.dumps(document))
+        await says(found, "CDI edits are the toolkit's, of")
+        wire = found.allocate("claim", found.share(0))
+        answer = (await found.kubelet.prepare(wire))[wire.uid]
+        assert "a shim can't take the place of libnvidia-ml.so.1: no document mounts it" in answer.error
+
+
+async def test_a_change_is_for_containers_that_start_afterwards(root: Path, api: ApiServer) -> None:
+    """Also of a claim that is prepared: its document is written anew, and its limits stay where they are."""
+    configuration = root / "node-configuration.yaml"
+    head = "apiVersion: gpu.tessera.dev/v1alpha1\nkind: NodeConfiguration\n"
+    configuration.write_text(f"{head}interposition: preload\n")
+    async with world(root, api, "native", TESSERA_NODE_CONFIGURATION=str(configuration)) as found:
+        wire = found.allocate("claim", found.share(0))
+        await found.prepared(wire)
+        before = merged(found.spec(wire))
+        assert CUDA_SHIM not in driver_mounts(before).values()
+        configuration.write_text(f"{head}interposition: shim\n")
+        await found.agent.until(lambda: CUDA_SHIM in driver_mounts(merged(found.spec(wire))).values())
+        after = merged(found.spec(wire))
+        assert {path: after[path] for path in before if path not in driver_mounts(after)} == {
+            path: host for path, host in before.items() if path not in driver_mounts(after)
+        }

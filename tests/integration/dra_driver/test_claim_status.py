@@ -101,6 +101,16 @@ def test_a_share() -> None:
             {"uuid": RTX_4090.uuid, "enforcement": "library", "limits": {"memory": "3000Mi"}},
             id="no-core-limit",
         ),
+        pytest.param(
+            grant(cores=0, shim=True),
+            {
+                "uuid": RTX_4090.uuid,
+                "enforcement": "library",
+                "interposition": "shim",
+                "limits": {"memory": "3000Mi"},
+            },
+            id="behind-a-shim",
+        ),
     ],
 )
 def test_data(given: GrantEntry, data: dict[str, Any]) -> None:
@@ -362,7 +372,7 @@ async def test_many_are_spread(reported: Reported) -> None:
 async def test_run_writes_some_time_later(reported: Reported) -> None:
     running = asyncio.create_task(reported.status.run())
     await reported.read()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not reported.writes():  # noqa: ASYNC110 - a server's state has no event to wait for
             await asyncio.sleep(0.01)
     assert reported.now >= NOW_SECONDS + 1

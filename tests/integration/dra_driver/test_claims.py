@@ -185,6 +185,18 @@ async def test_overcommit_is_refused_until_the_other_is_gone(world: World) -> No
     await world.prepared(new)
 
 
+async def test_a_claim_waits_for_one_that_is_just_going(world: World) -> None:
+    """B026: after a forced deletion the scheduler is ahead of the kubelet, which would try again late."""
+    old = world.allocate("old", world.share(0, "20Gi"))
+    new = world.allocate("new", world.share(0, "20Gi", share=2))
+    await world.prepared(old)
+    preparing = asyncio.create_task(world.kubelet.prepare(new))
+    await asyncio.sleep(0.5)
+    assert not preparing.done()
+    await world.kubelet.unprepare(old)
+    assert (await preparing)[new.uid].error == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_after_a_restart_claims_are_known(world: World, number: signal.Signals) -> None:
     held = world.allocate("held", world.share(0, "20Gi"))

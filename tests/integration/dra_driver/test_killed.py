@@ -59,7 +59,7 @@ async def again(world: World, operation: str, wire: WireClaim) -> None:
 async def leaves_nothing(world: World) -> None:
     await world.agent.until(lambda: world.agent.files() == set())
     await world.agent.until(lambda: has_metric(world, "tessera_claims_prepared", 0))
-    rest = [path for path in world.agent.root.rglob("*") if path.name.startswith(".tessera-tmp")]
+    rest = [path for path in world.agent.below("") if path.name.startswith(".tessera-tmp")]
     assert rest == []
 
 

@@ -91,7 +91,7 @@ class Setting:
     def devices(self) -> list[str]:
         return [device["name"] for item in self.slices for device in item["spec"]["devices"]]
 
-    async def until(self, what: Any, seconds: float = 10.0) -> None:
+    async def until(self, what: Any, seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while not what():  # noqa: ASYNC110 - the fake server has no events to wait for
                 await asyncio.sleep(0.02)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +13,6 @@ from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, register
 from tests.integration.dra_driver.world import World, two_cards
-
-SLOW = 3.0
 
 
 @pytest.fixture
@@ -30,46 +27,51 @@ async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
 
 async def test_one_slow_claim_holds_up_no_other(world: World, api: ApiServer) -> None:
     slow = world.allocate("slow", world.share(0))
-    api.delay(SLOW, when=lambda seen: seen.path.endswith("/resourceclaims/slow"))
+    answered = api.hold(when=lambda seen: seen.path.endswith("/resourceclaims/slow"))
     others = [
         world.allocate(f"claim-{number}", world.share(number % 2, "512Mi", "1", "10", share=number))
         for number in range(20)
     ]
-    began = time.monotonic()
     waiting = asyncio.create_task(world.kubelet.prepare(slow))
     for wire in others[:10]:
         await world.prepared(wire)
     assert set((await world.kubelet.unprepare(*others[:5])).values()) == {""}
     answers = await world.kubelet.prepare(*others[10:])
     assert {answer.error for answer in answers.values()} == {""}
-    assert time.monotonic() - began < SLOW
     assert not waiting.done()
+    answered.set()
     assert (await waiting)[slow.uid].error == ""
 
 
 async def test_its_own_unprepare_waits_for_it(world: World, api: ApiServer) -> None:
     """Then it is gone: not prepared after it was unprepared."""
     wire = world.allocate("slow", world.share(0))
-    api.delay(0.5, when=lambda seen: seen.path.endswith("/resourceclaims/slow"))
+    answered = api.hold(when=lambda seen: seen.path.endswith("/resourceclaims/slow"))
     preparing = asyncio.create_task(world.kubelet.prepare(wire))
+    await world.agent.until(lambda: api.requests[-1].path.endswith("/resourceclaims/slow"))
+    unpreparing = asyncio.create_task(world.kubelet.unprepare(wire))
     await asyncio.sleep(0.2)
-    assert await world.kubelet.unprepare(wire) == {wire.uid: ""}
+    assert not unpreparing.done()
+    answered.set()
+    assert await unpreparing == {wire.uid: ""}
     assert (await preparing)[wire.uid].error == ""
     assert world.agent.files() == set()
 
 
 async def test_the_time_does_not_grow_with_the_claims_that_are_held(world: World) -> None:
-    """Measured within one process, since machines differ: 800 held against 10."""
+    """Measured within one process, since machines differ: 800 held against 10. The best of many, since what
+    else runs on the machine, or in the agent, is not what is measured.
+    """
 
-    async def median(start: int) -> float:
+    async def best(start: int) -> float:
         times = []
-        for number in range(start, start + 30):
+        for number in range(start, start + 60):
             wire = world.allocate(f"timed-{number}", world.share(1, "1Mi", "0", "1", share=number))
             began = time.monotonic()
             await world.prepared(wire)
             times.append(time.monotonic() - began)
             await world.kubelet.unprepare(wire)
-        return statistics.median(times)
+        return min(times)
 
     async def hold(count: int, first: int) -> None:
         wires = [
@@ -81,8 +83,8 @@ async def test_the_time_does_not_grow_with_the_claims_that_are_held(world: World
             assert {answer.error for answer in answers.values()} == {""}
 
     await hold(10, 0)
-    await median(1000)
-    few = await median(2000)
+    await best(1000)
+    few = await best(2000)
     await hold(790, 10)
-    many = await median(3000)
+    many = await best(3000)
     assert many < 2 * few

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cdi.device_nodes import DeviceNodes
 from cdi.driver_root import DriverRoot
+from cdi.model import Mount
 from cdi.toolkit import Found, Judged, Toolkit, device_ids, judge
 
 VERSION = "570.124.06"
@@ -68,13 +69,31 @@ def nodes(root: DriverRoot, tmp_path: Path) -> DeviceNodes:
 
 def test_a_good_document(root: DriverRoot, tmp_path: Path) -> None:
     judged = judge(document(), VERSION, root, nodes(root, tmp_path).exists)
+    libcuda = f"/usr/lib64/libcuda.so.{VERSION}"
     assert judged == Judged(
         {
             ONE: frozenset({"/dev/nvidia0", "/dev/dri/card1"}),
             TWO: frozenset({"/dev/nvidia1"}),
             INSTANCE: frozenset({"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21"}),
-        }
+        },
+        libraries=(Mount(host_path=libcuda, container_path=libcuda),),
     )
+
+
+def test_what_a_shim_covers(directories: Directories) -> None:
+    """Of each card what its own document mounts, at the document's or the card's level."""
+    libcuda, old = f"/usr/lib64/libcuda.so.{VERSION}", f"/usr/lib/i386-linux-gnu/libcuda.so.{VERSION}"
+    nvml = f"/usr/lib64/libnvidia-ml.so.{VERSION}"
+    first, second = document(device(ONE, "/dev/nvidia0")), document(device(TWO, "/dev/nvidia1"))
+    first["containerEdits"]["mounts"].append({"hostPath": "/x", "containerPath": old})
+    second["devices"][0]["containerEdits"]["mounts"] = [{"hostPath": nvml, "containerPath": nvml}]
+    (directories.high / "a.json").write_text(json.dumps(first))
+    (directories.high / "b.json").write_text(json.dumps(second))
+    found = directories.look().libraries
+    assert {uuid: [mount.container_path for mount in mounts] for uuid, mounts in found.items()} == {
+        ONE: [libcuda, old],
+        TWO: [libcuda, nvml],
+    }
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:

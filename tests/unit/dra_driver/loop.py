@@ -58,7 +58,7 @@ class Loop:
         self._something.set()
 
     async def has_done(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self._something.wait()
 
     async def look(self, times: int = 1, seconds: float = 60.0) -> dict[str, int]:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dra_driver.announcements import Announcements
-from dra_driver.cards.capacity import Scales
 from dra_driver.cards.inventory import inventory, with_lost
+from dra_driver.cards.rules import Rules
 from dra_driver.cards.taints import Ailments
 from dra_driver.cards.xids import Xid
 from dra_driver.conditions import Condition, Conditions
@@ -92,7 +92,7 @@ def test_claim_status(said: Said, announcements: Announcements) -> None:
 
 
 def test_cards(said: Said, announcements: Announcements) -> None:
-    node = Node("node-a", Scales())
+    node = Node("node-a", Rules())
     node.listen(lambda: announcements.cards(node))
     node.not_found("not yet")
     node.found(two_cards())

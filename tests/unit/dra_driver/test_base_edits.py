@@ -171,6 +171,40 @@ def test_native_edits_have_each_cards_nodes(setting: Setting) -> None:
     assert native.common.env == ("NVIDIA_VISIBLE_DEVICES=void",)
 
 
+NVML = f"/usr/lib64/libnvidia-ml.so.{VERSION}"
+
+
+def test_a_shim_covers_what_our_own_edits_mount(setting: Setting) -> None:
+    write(setting.driver.root.mounted / NVML[1:], "libnvidia-ml.so.1")
+    edits = setting.edits(CdiMode.NATIVE)
+    cuda, nvml = edits.covered(CARDS, toolkit=False)
+    mounted = {mount.container_path for mount in edits.native(CARDS).common.mounts}
+    assert {*cuda.paths, *nvml.paths} == mounted
+    assert (cuda.own, nvml.own) == (LIBCUDA, NVML)
+
+
+def test_a_shim_covers_what_the_toolkit_mounts(setting: Setting) -> None:
+    write(setting.driver.root.mounted / NVML[1:], "libnvidia-ml.so.1")
+    edits = setting.edits(CdiMode.TOOLKIT)
+    setting.describe(*CARDS)
+    edits.look(CARDS)
+    with pytest.raises(DriverNotReadyError, match=r"place of libnvidia-ml.so.1: no document mounts it"):
+        edits.covered(CARDS, toolkit=True)
+    document = json.loads((setting.documents / "nvidia.json").read_text())
+    document["containerEdits"]["mounts"].append({"hostPath": NVML, "containerPath": NVML})
+    (setting.documents / "nvidia.json").write_text(json.dumps(document))
+    edits.look(CARDS)
+    assert [(each.own, each.paths) for each in edits.covered(CARDS, toolkit=True)] == [
+        (LIBCUDA, (LIBCUDA,)),
+        (NVML, (NVML,)),
+    ]
+
+
+def test_without_nvml_there_is_no_shim(setting: Setting) -> None:
+    with pytest.raises(DriverNotReadyError, match=r"place of libnvidia-ml.so.1: the driver has none"):
+        setting.edits(CdiMode.NATIVE).covered(CARDS, toolkit=False)
+
+
 def test_native_edits_of_an_instance_that_is_gone(setting: Setting) -> None:
     with pytest.raises(DriverNotReadyError, match="does the MIG instance still exist"):
         setting.edits(CdiMode.NATIVE).native((instance(1, 10),))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.cards.capacity import Scales
 from dra_driver.cards.card_health import CardHealth, life_of_driver
 from dra_driver.cards.inventory import CardFault, Inventory, Mig, inventory
 from dra_driver.cards.nvml_watch import CardEvent
 from dra_driver.cards.remembered_cards import RememberedCards
+from dra_driver.cards.rules import Rules
 from dra_driver.cards.taints import LOST, UNMONITORED, XID
 from dra_driver.cards.xid_files import XidFiles
 from dra_driver.node import Node
@@ -52,7 +52,7 @@ class Setting:
 
     def __init__(self, root: Path, *, boot: str = "boot-1", ignored: tuple[int, ...] = ()) -> None:
         self.root = root
-        self.node = Node("node-a", Scales())
+        self.node = Node("node-a", Rules())
         self.now = 1000.0
         self.counted: list[int] = []
         self.looks = 0
@@ -106,7 +106,7 @@ async def test_an_error_is_a_taint_at_once_and_is_remembered(setting: Setting) -
     assert setting.taints() == {A100.name: [(XID, "48")]}
     assert (setting.counted, setting.looks) == ([48], 1)
     running = asyncio.create_task(setting.health.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not setting.files.path(A100.uuid).exists():  # noqa: ASYNC110 - written in a thread
             await asyncio.sleep(0.01)
     running.cancel()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dra_driver.cards.capacity import Amounts
+from dra_driver.cards.rules import Interposition, MemoryOverflow
 from dra_driver.claims.allocation import OpaqueConfig, Result
 from dra_driver.claims.config import Terms, terms_of
 from dra_driver.claims.share_config import ContainerCap, CorePolicy, Enforcement
@@ -35,6 +36,57 @@ def of_claim(**parameters: Any) -> OpaqueConfig:
 
 def cap(container: str, memory: int | None = None, cores: int | None = None) -> ContainerCap:
     return ContainerCap(container, memory, cores)
+
+
+PRELOAD, SHIM = Interposition.PRELOAD, Interposition.SHIM
+
+
+@pytest.mark.parametrize(
+    ("node", "configs", "expected"),
+    [
+        pytest.param(SHIM, [], SHIM, id="the-nodes"),
+        pytest.param(SHIM, [of_class(priority=0), of_claim(corePolicy="force")], SHIM, id="left-out"),
+        pytest.param(SHIM, [of_class(interposition="preload")], PRELOAD, id="a-class-may-loosen"),
+        pytest.param(PRELOAD, [of_class(interposition="shim")], SHIM, id="a-class"),
+        pytest.param(PRELOAD, [of_claim(interposition="shim")], SHIM, id="a-claim-tightens"),
+        pytest.param(
+            SHIM,
+            [of_class(interposition="preload"), of_claim(interposition="shim")],
+            SHIM,
+            id="a-claim-tightens-the-class",
+        ),
+        pytest.param(PRELOAD, [of_claim(interposition="preload")], PRELOAD, id="what-holds-anyway"),
+    ],
+)
+def test_interposition(node: Interposition, configs: list[OpaqueConfig], expected: Interposition) -> None:
+    assert terms_of(result(), configs, node).interposition is expected
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        pytest.param([], MemoryOverflow.SPILL, id="the-nodes"),
+        pytest.param([of_class(memoryOverflow="refuse")], MemoryOverflow.REFUSE, id="a-class"),
+        pytest.param([of_claim(memoryOverflow="refuse")], MemoryOverflow.REFUSE, id="a-claim-tightens"),
+    ],
+)
+def test_memory_overflow(configs: list[OpaqueConfig], expected: MemoryOverflow) -> None:
+    assert terms_of(result(), configs).memory_overflow is expected
+
+
+def test_a_claim_spills_nothing_that_is_refused() -> None:
+    loose = of_claim(memoryOverflow="spill")
+    preload, refuse = Interposition.PRELOAD, MemoryOverflow.REFUSE
+    with pytest.raises(ConfigError, match=r"\.memoryOverflow: 'spill' is looser than 'refuse'"):
+        terms_of(result(), [loose], preload, refuse)
+    of_the_class = of_class(memoryOverflow="spill")
+    assert terms_of(result(), [of_the_class, loose], preload, refuse).memory_overflow is MemoryOverflow.SPILL
+
+
+@pytest.mark.parametrize("configs", [[], [of_class(interposition="shim")]], ids=["node", "class"])
+def test_a_claim_takes_no_shim_away(configs: list[OpaqueConfig]) -> None:
+    with pytest.raises(ConfigError, match=r"\.interposition: 'preload' is looser than 'shim'"):
+        terms_of(result(), [*configs, of_claim(interposition="preload")], SHIM)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from cdi.driver_shim import Covered
 from cdi.model import ContainerEdits, DeviceNode, Mount
 from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import Interposition
 from dra_driver.claims.allocation import read_allocation
 from dra_driver.claims.base_edits import NativeEdits
 from dra_driver.claims.document import cdi_document
@@ -27,6 +29,21 @@ LIBRARY = InstalledLibrary(
     "0.1.0-0123456789ab",
     Path("/var/lib/tessera/lib/0.1.0-0123456789ab/libtessera.so"),
     Path("/var/lib/tessera/lib/0.1.0-0123456789ab/ld.so.preload"),
+    {
+        "libcuda.so.1": Path("/var/lib/tessera/lib/0.1.0-0123456789ab/libtessera-shim.so"),
+        "libnvidia-ml.so.1": Path("/var/lib/tessera/lib/0.1.0-0123456789ab/libtessera-shim-nvml.so"),
+    },
+)
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+COVERED = (
+    Covered(
+        "libcuda.so.1",
+        f"{LIBRARIES}/libcuda.so.570.124.06",
+        ("/usr/lib64/libcuda.so.1", "/usr/lib64/libcuda.so"),
+    ),
+    Covered(
+        "libnvidia-ml.so.1", f"{LIBRARIES}/libnvidia-ml.so.570.124.06", ("/usr/lib64/libnvidia-ml.so.1",)
+    ),
 )
 NATIVE = NativeEdits(
     ContainerEdits(
@@ -41,9 +58,9 @@ NATIVE = NativeEdits(
 METADATA = Mount(host_path="/run/tessera/claims/uid/metadata/g0.json", container_path="/var/run/k/g0.json")
 
 
-def plan(*results: dict[str, Any]) -> Plan:
+def plan(*results: dict[str, Any], interposition: Interposition = Interposition.PRELOAD) -> Plan:
     allocation = read_allocation(REF, claim(REF, *results), driver=DRIVER, node=NODE)
-    return make_plan(allocation, two_cards(), Scales())
+    return make_plan(allocation, two_cards(), Scales(), interposition)
 
 
 def document(made: Plan, **more: Any) -> Any:
@@ -52,6 +69,7 @@ def document(made: Plan, **more: Any) -> Any:
         "library": LIBRARY,
         "directories": DIRECTORIES,
         "metadata": {},
+        "covered": COVERED,
     }
     return cdi_document(made, **arguments | more)
 
@@ -59,6 +77,11 @@ def document(made: Plan, **more: Any) -> Any:
 SHARE = plan(result(RTX_4090, "3000Mi"))
 SHARE_AND_WHOLE_CARD = plan(
     result(RTX_4090, "3000Mi"), result(A100, "80Gi", "100", "1k", request="g1", share=2)
+)
+BEHIND_A_SHIM = plan(
+    result(RTX_4090, "3000Mi"),
+    result(A100, "80Gi", "100", "1k", request="g1", share=2),
+    interposition=Interposition.SHIM,
 )
 
 
@@ -70,6 +93,8 @@ SHARE_AND_WHOLE_CARD = plan(
         pytest.param(SHARE_AND_WHOLE_CARD, id="share-and-whole-card"),
         pytest.param(plan(result(A100, share=1), result(A100, share=2)), id="two-shares-of-one-card"),
         pytest.param(replace(SHARE_AND_WHOLE_CARD, toolkit=True), id="toolkit-share-and-whole-card"),
+        pytest.param(BEHIND_A_SHIM, id="shim-share-and-whole-card"),
+        pytest.param(replace(BEHIND_A_SHIM, toolkit=True), id="toolkit-shim-share-and-whole-card"),
     ],
 )
 def test_golden(request: pytest.FixtureRequest, made: Plan) -> None:
@@ -89,6 +114,19 @@ def test_every_limited_grant_sees_only_itself() -> None:
 def test_limits_without_a_library_are_never_written_down(toolkit: bool) -> None:
     with pytest.raises(ValueError, match="there is no library"):
         document(replace(SHARE, toolkit=toolkit), library=None)
+
+
+@pytest.mark.parametrize("toolkit", [False, True])
+def test_a_shim_is_never_left_out(toolkit: bool) -> None:
+    with pytest.raises(ValueError, match="there is nothing of the driver to cover"):
+        document(replace(BEHIND_A_SHIM, toolkit=toolkit), covered=())
+
+
+def test_what_needs_no_shim_has_none() -> None:
+    whole = plan(result(RTX_4090, **WHOLE), interposition=Interposition.SHIM)
+    for made in (SHARE, whole):
+        paths = [mount.host_path for edits in document(made).edits() for mount in edits.mounts]
+        assert not [path for path in paths if "shim" in path]
 
 
 def test_with_the_toolkit_we_bring_neither_driver_nor_card() -> None:

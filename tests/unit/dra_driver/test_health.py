@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from dra_driver.cards.capacity import Scales
 from dra_driver.cards.inventory import CardFault, Inventory, LostCard, inventory
+from dra_driver.cards.rules import Rules
 from dra_driver.cards.taints import Ailments
 from dra_driver.cards.xids import Xid
 from dra_driver.kubelet.health import DeviceHealth, Health, assess
@@ -167,7 +167,7 @@ def test_the_wire(messages: ModuleType) -> None:
 
 
 def test_a_node_tells_only_news() -> None:
-    node, heard = Node("node-a", Scales()), []
+    node, heard = Node("node-a", Rules()), []
     node.listen(lambda: heard.append((len(node.cards.cards) if node.cards else None, node.silence)))
     node.not_found("no driver")
     node.not_found("no driver")

@@ -6,18 +6,24 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims.library import install, remove_unused
+from dra_driver.claims.library import InstalledLibrary, install, remove_unused
+
+SHIMS = {"libcuda.so.1": "libtessera-shim.so", "libnvidia-ml.so.1": "libtessera-shim-nvml.so"}
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source.so"
-    path.write_bytes(b"\x7fELF one")
-    return path
+    for name in ("source.so", *SHIMS.values()):
+        (tmp_path / name).write_bytes(b"\x7fELF one, " + name.encode())
+    return tmp_path / "source.so"
+
+
+def put(source: Path, release: str, state: Path) -> InstalledLibrary:
+    return install(source, {soname: source.with_name(name) for soname, name in SHIMS.items()}, release, state)
 
 
 def test_installed_under_release_and_hash(tmp_path: Path, source: Path) -> None:
-    installed = install(source, "0.1.0", tmp_path / "state")
+    installed = put(source, "0.1.0", tmp_path / "state")
     assert installed.version.startswith("0.1.0-")
     assert len(installed.version) == len("0.1.0-") + 12
     assert installed.library == tmp_path / "state/lib" / installed.version / "libtessera.so"
@@ -28,27 +34,45 @@ def test_installed_under_release_and_hash(tmp_path: Path, source: Path) -> None:
         0o644,
     ]
     assert installed.library.parent.stat().st_mode & 0o777 == 0o755
+    for soname, name in SHIMS.items():
+        shim = installed.shims[soname]
+        assert shim == installed.library.with_name(name)
+        assert (shim.read_bytes(), shim.stat().st_mode & 0o777) == (
+            source.with_name(name).read_bytes(),
+            0o755,
+        )
 
 
 def test_what_is_there_is_not_touched(tmp_path: Path, source: Path) -> None:
-    first = install(source, "0.1.0", tmp_path / "state")
+    first = put(source, "0.1.0", tmp_path / "state")
     before = first.library.stat()
-    assert install(source, "0.1.0", tmp_path / "state") == first
+    assert put(source, "0.1.0", tmp_path / "state") == first
     assert first.library.stat().st_ino == before.st_ino
 
 
-def test_what_is_damaged_is_replaced(tmp_path: Path, source: Path) -> None:
-    first = install(source, "0.1.0", tmp_path / "state")
-    first.preload.unlink()
-    install(source, "0.1.0", tmp_path / "state")
-    assert first.preload.exists()
+@pytest.mark.parametrize("name", ["ld.so.preload", "libtessera.so", *SHIMS.values()])
+def test_what_is_damaged_is_replaced(tmp_path: Path, source: Path, name: str) -> None:
+    first = put(source, "0.1.0", tmp_path / "state")
+    damaged = first.library.with_name(name)
+    before = damaged.read_bytes()
+    damaged.unlink()
+    assert put(source, "0.1.0", tmp_path / "state") == first
+    assert damaged.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["source.so", *SHIMS.values()])
+def test_another_library_or_shim_is_another_version(tmp_path: Path, source: Path, name: str) -> None:
+    first = put(source, "0.1.0", tmp_path / "state")
+    source.with_name(name).write_bytes(b"\x7fELF two")
+    second = put(source, "0.1.0", tmp_path / "state")
+    assert first.version != second.version
 
 
 def test_unused_versions_go(tmp_path: Path, source: Path) -> None:
-    old = install(source, "0.1.0", tmp_path / "state")
-    used = install(source, "0.1.1", tmp_path / "state")
+    old = put(source, "0.1.0", tmp_path / "state")
+    used = put(source, "0.1.1", tmp_path / "state")
     source.write_bytes(b"\x7fELF two")
-    new = install(source, "0.1.1", tmp_path / "state")
+    new = put(source, "0.1.1", tmp_path / "state")
     assert remove_unused(tmp_path / "state", {used.version, new.version}) == (old.version,)
     assert not old.library.exists()
     assert used.library.exists()
@@ -65,6 +89,6 @@ def test_a_failure_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(Path, call, fail)
         with pytest.raises(OSError, match="Read-only"):
-            install(source, "0.1.0", tmp_path / "state")
+            put(source, "0.1.0", tmp_path / "state")
     assert list((tmp_path / "state/lib").iterdir()) == []
-    assert install(source, "0.1.0", tmp_path / "state").library.exists()
+    assert put(source, "0.1.0", tmp_path / "state").library.exists()

@@ -128,11 +128,11 @@ def setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
     made = Setting(nvml)
     yield made
     nvml.hang.set()
-    assert made.watch.let_go(5)
+    assert made.watch.let_go(60)
 
 
 def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not what():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -179,7 +179,7 @@ def test_the_same_cards_again_are_the_same_session(setting: Setting) -> None:
 def test_let_go_has_nvml_closed(setting: Setting) -> None:
     setting.watch.watch(gpus("GPU-a"))
     until(lambda: setting.nvml.open == 1)
-    assert setting.watch.let_go(5)
+    assert setting.watch.let_go(60)
     assert setting.nvml.open == 0
     time.sleep(0.05)
     assert len(setting.nvml.sessions) == 1  # it rests until it is told
@@ -196,7 +196,7 @@ def test_a_hang_is_one_thread_and_holds_up_nobody(setting: Setting) -> None:
         began = time.monotonic()
         assert not setting.watch.let_go(0.02)
         setting.watch.watch(gpus("GPU-a"))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 20
     assert (threads(), setting.nvml.asked) == (others + 1, 1)
     setting.nvml.hang.set()
     until(lambda: setting.unheard)

@@ -57,7 +57,7 @@ class Setting:
     """A node with two cards, what it holds, and how often its slices would be compared anew."""
 
     def __init__(self, rules: Rules) -> None:
-        self.node = Node("node-a", Scales())
+        self.node = Node("node-a", Rules())
         self.node.configure(rules)
         self.node.found(two_cards())
         self.held: dict[DeviceName, Amounts] = {}

@@ -145,6 +145,14 @@ def test_config_reaches_the_limits() -> None:
     assert grant.limits.caps == (Cap("big", 8 * GIB, 0), Cap("small", GIB, 5))
 
 
+@pytest.mark.parametrize("config", [[opaque(memoryOverflow="refuse")], None], ids=["refused", "no-scaling"])
+def test_nothing_spills(config: list[Any] | None) -> None:
+    scales = Scales(10, Fraction(2 if config else 1), Fraction(1))
+    (grant,) = plan(result(RTX_4090, "20Gi", "30"), scales=scales, config=config).grants
+    assert grant.limits is not None
+    assert not grant.limits.spill
+
+
 def test_scaling_lets_spill() -> None:
     (grant,) = plan(result(RTX_4090, "30Gi", "150"), scales=Scales(10, Fraction(2), Fraction(2))).grants
     assert grant.limits is not None

@@ -319,7 +319,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_work(world: World) -> No
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await world.preparer.prepare(REF)
-    await asyncio.wait_for(asyncio.gather(*world.preparer.tasks._running), 5)
+    await asyncio.wait_for(asyncio.gather(*world.preparer.tasks._running), 60)
     assert world.files() == expected_files()
 
 

@@ -117,7 +117,7 @@ async def test_the_other_agents_library_stays(old: World, new: World) -> None:
     new.lead.take()
     await Loop(new).look()  # from now on no claim uses the old one's library
     assert installed() == versions - {str(old.node.library_version)}
-    kept = library.install(old.root / "source.so", "0.0.9", old.root / "state")
+    kept = library.install(old.root / "source.so", {}, "0.0.9", old.root / "state")
     descriptor = library.occupy(kept)
     await Loop(new).look()
     assert kept.version in installed()

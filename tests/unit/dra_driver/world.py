@@ -13,7 +13,7 @@ from typing import Any
 from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.store import Store
-from dra_driver.cards.capacity import Scales
+from dra_driver.cards.rules import Rules
 from dra_driver.claims import library
 from dra_driver.claims.allocation import ClaimRef
 from dra_driver.claims.base_edits import BaseEdits
@@ -64,10 +64,10 @@ class World:
         return other
 
     def restart(self, *, library_installed: bool = True) -> None:
-        self.node = Node(NODE, Scales())
+        self.node = Node(NODE, Rules())
         self.node.found(two_cards())
         if library_installed:
-            self.node.installed(library.install(self.root / "source.so", "0.1.0", self.root / "state"))
+            self.node.installed(library.install(self.root / "source.so", {}, "0.1.0", self.root / "state"))
         else:
             self.node.not_installed("no space left")
         self.directories = GrantDirectories(self.root / "run")
@@ -102,6 +102,7 @@ class World:
             lock=self.lock,
             fetch=self.fetch,
             restore_limit=0.3,
+            room_limit=0.3,
         )
 
     def _reached(self, step: Step) -> None:
