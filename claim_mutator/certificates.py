@@ -87,7 +87,8 @@ def renewed(
     if held is None:
         return _with_serving(_new_ca((), now, lifetimes), names, now, lifetimes)
     authorities = x509.load_pem_x509_certificates(held.ca_bundle)
-    if authorities[0].not_valid_after_utc - now < lifetimes.ca_renewal:
+    is_due = authorities[0].not_valid_after_utc - now < lifetimes.ca_renewal
+    if is_due or not _signs(held.ca_key, authorities[0]):
         living = [each for each in authorities if each.not_valid_after_utc > now]
         return _with_serving(_new_ca(living[:1], now, lifetimes), names, now, lifetimes)
     serving = x509.load_pem_x509_certificate(held.certificate)
@@ -194,12 +195,13 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     return True
 
 
+def _signs(key: bytes, authority: x509.Certificate) -> bool:
+    """Whether it is the CA's, and of our kind: of a Secret that cert-manager had meanwhile it isn't."""
+    private = load_pem_private_key(key, None)
+    return isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == authority.public_key()
+
+
 def _matches(held: Credentials) -> bool:
-    """Whether certificates and keys belong together."""
-    pairs = (
-        (x509.load_pem_x509_certificate(held.certificate), held.key),
-        (x509.load_pem_x509_certificates(held.ca_bundle)[0], held.ca_key),
-    )
-    return all(
-        certificate.public_key() == load_pem_private_key(key, None).public_key() for certificate, key in pairs
-    )
+    """Whether the serving certificate and its key belong together."""
+    certificate = x509.load_pem_x509_certificate(held.certificate)
+    return certificate.public_key() == load_pem_private_key(held.key, None).public_key()

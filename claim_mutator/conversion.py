@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from claim_mutator import container, metadata, outlook, patch, placement, selection, shape, terms
+from claim_mutator import capacity, container, metadata, outlook, patch, placement, selection, shape, terms
 from claim_mutator.alternatives import needs_sizes
 from claim_mutator.cluster import Cluster
 from claim_mutator.container import Percent, Reading
@@ -59,6 +59,8 @@ def convert(pod: Pod, rules: Rules, cluster: Cluster, namespace: str = "") -> Co
         return Conversion(notices=tuple(metadata.resources(pod, rules.names)))
     if not problems and not any(reading.request for reading in readings):
         return _without_cards(pod, readings, rules)
+    if cluster.drops_capacity:
+        raise Refused([Problem(("spec", "containers"), capacity.DROPPED)], ())
     namespace = namespace or (pod.metadata and pod.metadata.namespace) or ""
     return _PodConverter(pod, readings, rules, cluster, namespace in cluster.trusted_namespaces).convert()
 
@@ -104,7 +106,8 @@ class _PodConverter:
         self._check_memory(asking, found)
         self._check_size(found)
         self._raise_problems()
-        template = template_of(found, self._cluster, self._rules.classes)
+        cluster = self._cluster.narrowed(chosen.takes) if chosen.cards and chosen.selectors else self._cluster
+        template = template_of(found, cluster, self._rules.classes)
         self._check_template(template)
         self._raise_problems()
         names = {
@@ -113,7 +116,7 @@ class _PodConverter:
         }
         changes = patch.operations(self._pod, self._readings, self._rules, template, names)
         self._note_placement(placed, asking, template)
-        self._notices += outlook.notices(asking, chosen, self._rules, self._cluster)
+        self._notices += outlook.notices(asking, chosen, self._rules, cluster)
         return Conversion(tuple(changes), template, tuple(self._notices), self._readings, names)
 
     def _raise_problems(self) -> None:
@@ -200,7 +203,7 @@ class _PodConverter:
             constraints = template.devices.get("constraints", ())
             if any("matchAttribute" in constraint for constraint in constraints):
                 return
-            why = "it needs Kubernetes 1.36, and cards that no init container shares in part"
+            why = "it needs Kubernetes 1.36, and cards of one size that no init container shares in part"
         key = metadata.CARD_POLICY
         text = f"annotation {key}: {self._pod.annotations[key]} has no effect: {why}"
         self._notices.append(Notice(("metadata", "annotations", key), text))

@@ -1,7 +1,8 @@
 """What the conversion needs to know of the cluster: its cards, what the server can do, who is trusted.
 
 Cards come from our own ResourceSlices, trusted namespaces from their label, both followed by reflectors; the
-version is asked for at the start and now and then, because API servers are upgraded under running Pods.
+version, and whether the feature is on that shares need, are asked for at the start and now and then, because
+API servers are upgraded under running Pods.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import asyncio
 import logging
 from typing import NoReturn
 
+from claim_mutator import capacity
 from claim_mutator.cluster import OLDEST, Cluster, parse_version
 from claim_mutator.names import DRIVER, TRUSTED_LABEL
 from claim_mutator.slices import NOTHING, Stock, cluster_of, stock_of
 from kube import paths
 from kube.backoff import Backoff
 from kube.client import Client
-from kube.errors import ApiError
+from kube.errors import ApiError, Unavailable
 from kube.reflector import Change, Reflector
 
 _log = logging.getLogger(__name__)
@@ -31,8 +33,11 @@ class UnsupportedServer(Exception):  # noqa: N818 - what it is
 class ClusterFacts:
     """`cluster` is always the latest that is known."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, namespace: str) -> None:
+        """namespace: where we may create templates; only a dry run does."""
         self._client = client
+        self._namespace = namespace
+        self._drops_capacity = False
         self._stocks: dict[str, Stock] = {}
         self._version: tuple[int, int] | None = None
         self.cluster = Cluster()
@@ -63,16 +68,17 @@ class ClusterFacts:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.slices.run(), name="resource slices")
             tasks.create_task(self.namespaces.run(), name="trusted namespaces")
-            await self._follow_version()
+            await self._follow_server()
         raise AssertionError("unreachable")
 
-    async def _follow_version(self) -> NoReturn:
+    async def _follow_server(self) -> NoReturn:
         backoff, failures = Backoff(), 0
         while True:
             try:
                 version = parse_version(await self._client.get(paths.VERSION))
+                drops = await self._sees_capacity_dropped()
             except ApiError as error:
-                _log.warning("the API server's version: %s", error)
+                _log.warning("the API server's version and features: %s", error)
                 failures += 1
                 await asyncio.sleep(backoff.delay(failures, error.retry_after))
                 continue
@@ -82,11 +88,26 @@ class ClusterFacts:
                     f"Kubernetes {version[0]}.{version[1]} can't share devices reliably: upgrade to"
                     f" {OLDEST[0]}.{OLDEST[1]} or later"
                 )
-            if version != self._version:
+            if (version, drops) != (self._version, self._drops_capacity):
                 _log.info("Kubernetes %d.%d", *version)
-                self._version = version
+                self._version, self._drops_capacity = version, drops
                 self._update()
             await asyncio.sleep(_VERSION_AGE)
+
+    async def _sees_capacity_dropped(self) -> bool:
+        """Asks for a share, on a dry run, and looks whether it comes back. Raises Unavailable."""
+        path = paths.resource_claim_templates(self._namespace)
+        try:
+            stored = await self._client.create(path, capacity.probe(), params={"dryRun": "All"})
+        except Unavailable:
+            raise
+        except ApiError as error:
+            _log.warning("whether the API server keeps capacity requests can't be seen: %s", error)
+            return self._drops_capacity
+        dropped = capacity.is_dropped(stored)
+        if dropped:
+            _log.error("Pods with GPUs are refused: %s", capacity.DROPPED)
+        return dropped
 
     def _slice_changed(self, change: Change) -> None:
         stock = NOTHING if change.kind == "DELETED" else stock_of(change.object)
@@ -100,7 +121,12 @@ class ClusterFacts:
 
     def _update(self) -> None:
         trusted = frozenset(each["metadata"]["name"] for each in self.namespaces.objects.values())
-        cluster = cluster_of(self._stocks.values(), self._version or Cluster.version, trusted)
+        cluster = cluster_of(
+            self._stocks.values(),
+            self._version or Cluster.version,
+            trusted,
+            drops_capacity=self._drops_capacity,
+        )
         if cluster.card_sizes != self.cluster.card_sizes:
             _log.info(
                 "memory sizes of the cluster's cards: %s MiB", [size >> 20 for size in cluster.card_sizes]

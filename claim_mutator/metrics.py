@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from claim_mutator.names import Role
 from claim_mutator.quota.cost import Cost
-from claim_mutator.quota.limits import Quota
+from claim_mutator.quota.limits import Limit, Quota
 
 RESULTS = ("converted", "untouched", "restored", "told", "refused", "failed")
 REASONS = ("resources", "annotations", "securityContext", "nodeName", "claim", "quota", "unreadable")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
-    """All series exist from the start, so that rates of rare results are right."""
+_ZONE = "vGPU"  # HAMi's metrics all have it
 
-    def __init__(self) -> None:
+
+class Metrics:
+    """All series exist from the start, so that rates of rare results are right. legacy: HAMi's names, too."""
+
+    def __init__(self, *, legacy: bool = False) -> None:
         # Series that nobody asks for, one for each of ours.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
@@ -81,6 +86,7 @@ class Metrics:
         self.quota_hard = Gauge(
             "tessera_quota_hard", "What it may come to at most.", quota, registry=self.registry
         )
+        self._legacy = _LegacyQuotas(self.registry) if legacy else None
         for reason in REASONS:
             self.refusals.labels(reason=reason)
         self._of_result = {
@@ -101,6 +107,8 @@ class Metrics:
             labels = (quota.namespace, quota.name, limit.key)
             self.quota_used.labels(*labels).set(float(limit.shown(used.of(limit.role))))
             self.quota_hard.labels(*labels).set(float(limit.most / limit.unit))
+            if self._legacy is not None:
+                self._legacy.counted(quota, limit, used)
 
     def gone(self, quota: Quota) -> None:
         """A quota, or one of its keys."""
@@ -108,3 +116,42 @@ class Metrics:
             for gauge in (self.quota_used, self.quota_hard):
                 with contextlib.suppress(KeyError):
                     gauge.remove(quota.namespace, quota.name, limit.key)
+            if self._legacy is not None:
+                self._legacy.gone(quota, limit)
+
+
+class _LegacyQuotas:
+    """HAMi's metrics of quotas: of `limits.` alone, of memory and compute. Its quota_name is the resource's;
+    used is MiB or percent, also where memory is limited in larger units.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("zone", "namespace", "quota_name")
+        self._used = Gauge(
+            "hami_resource_quota_used",
+            "MiB or percent that a namespace uses of a limited resource.",
+            (*labels, "limit"),
+            registry=registry,
+        )
+        self._limit = Gauge(
+            "hami_resource_quota_limit", "What it may use, as limited.", labels, registry=registry
+        )
+
+    def counted(self, quota: Quota, limit: Limit, used: Cost) -> None:
+        if name := _legacy_name(limit):
+            most = limit.most / limit.unit
+            labels = (_ZONE, quota.namespace, name)
+            self._used.labels(*labels, str(math.floor(most))).set(used.of(limit.role))
+            self._limit.labels(*labels).set(float(most))
+
+    def gone(self, quota: Quota, limit: Limit) -> None:
+        labels = (_ZONE, quota.namespace, _legacy_name(limit))
+        with contextlib.suppress(KeyError):
+            self._used.remove(*labels, str(math.floor(limit.most / limit.unit)))
+        with contextlib.suppress(KeyError):
+            self._limit.remove(*labels)
+
+
+def _legacy_name(limit: Limit) -> str:
+    prefix, _, name = limit.key.partition(".")
+    return name if prefix == "limits" and limit.role in (Role.MEMORY, Role.CORES) else ""

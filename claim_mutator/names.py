@@ -38,6 +38,8 @@ MAX_ALTERNATIVES = 8
 """Entries of firstAvailable: a limit of the API."""
 MAX_CAPS = 16
 """Containers with a limit of their own in one grant: a limit of the driver."""
+MAX_UNLIKE = 4
+"""Cards of a container that may be requests of several forms each: of several sizes, of no NUMA node."""
 MAX_CONSTRAINTS = 32
 MAX_CONFIGS = 32
 """Entries of a claim's constraints and config: limits of the API."""

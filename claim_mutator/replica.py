@@ -29,7 +29,6 @@ from claim_mutator.quota.cost import Demand, Sizes
 from claim_mutator.quota.gate import Gate, World
 from claim_mutator.quota.ledger import Ledger
 from claim_mutator.quota.quotas import QuotaReporter, Quotas
-from claim_mutator.server import Server
 from claim_mutator.settings import Settings
 from claim_mutator.templates import SELECTOR, TemplateStore, demand, reduced
 from claim_mutator.webhook import Webhook
@@ -38,12 +37,12 @@ from kube.client import Client
 from kube.configuration import Connection
 from kube.events import Recorder
 from kube.leader import Leader
-from kube.server import Limits, Server
 from kube.reflector import Reflector
+from kube.server import Limits, Server
 
+_log = logging.getLogger(__name__)
 _REVIEWS = Limits(body=8 << 20, connections=1024)  # the API server itself takes bodies of 3 MiB
 _PROBES = Limits(body=0, connections=64)
-_log = logging.getLogger(__name__)
 _Certificate: TypeAlias = CertificateFiles | CredentialKeeper
 
 
@@ -63,8 +62,8 @@ class _Replica:
         identity = os.environ.get("HOSTNAME") or socket.gethostname()
         self._settings = settings
         self._client = client
-        self._metrics = Metrics()
-        self._facts = ClusterFacts(client)
+        self._metrics = Metrics(legacy=settings.legacy_metrics)
+        self._facts = ClusterFacts(client, namespace)
         self._recorder = Recorder(client, component=MUTATOR, instance=identity)
         self._leader = Leader(client, namespace, settings.lease, f"{identity}-{os.getpid()}")
         self._templates = Reflector(
@@ -102,8 +101,8 @@ class _Replica:
         secure = Server(
             self._webhook,
             settings.listen,
-            limits=_REVIEWS,
             self._certificate.context,
+            limits=_REVIEWS,
             is_leaving=lambda: self._webhook.draining,
         )
         leaving = asyncio.create_task(_leave(settings.drain_seconds, self._webhook, secure, plain))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from claim_mutator.cluster import Card
 from claim_mutator.metadata import MODE, NO_USE_TYPE, NO_USE_UUID, USE_TYPE, USE_UUID
 from claim_mutator.names import DRIVER
 from claim_mutator.refusal import Problem, annotation
@@ -33,6 +34,17 @@ class Selection:
     types: tuple[str, ...] = ()
     """Part of the product's name, one of them."""
     problems: tuple[Problem, ...] = ()
+    not_uuids: tuple[str, ...] = ()
+    not_types: tuple[str, ...] = ()
+
+    def takes(self, card: Card) -> bool:
+        """As the expressions do, of a whole card."""
+        return (
+            (not self.uuids or card.uuid in self.uuids)
+            and card.uuid not in self.not_uuids
+            and (not self.types or any(matches(card.product, term) for term in self.types))
+            and not any(matches(card.product, term) for term in self.not_types)
+        )
 
 
 def read(annotations: Mapping[str, str]) -> Selection:
@@ -60,6 +72,8 @@ def read(annotations: Mapping[str, str]) -> Selection:
         tuple(_terms(annotations.get(USE_UUID))),
         tuple(_terms(annotations.get(USE_TYPE))),
         tuple(problems),
+        tuple(_terms(annotations.get(NO_USE_UUID))),
+        tuple(_terms(annotations.get(NO_USE_TYPE))),
     )
 
 
@@ -70,7 +84,7 @@ def shown(product: str) -> str:
 
 def matches(product: str, term: str) -> bool:
     """As the CEL expression does: a part of the name, in whatever case."""
-    return _lower(term) in shown(product)
+    return bool(product) and _lower(term) in shown(product)
 
 
 def _of_uuids(terms: list[str], *, exclude: bool, instances: bool) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from claim_mutator.cluster import Cluster
+from claim_mutator.cluster import Card, Cluster, most_of_a_node
 from claim_mutator.names import CAPACITY_CORES, CAPACITY_MEMORY
 from kube.quantity import QuantityError, parse_quantity
 
@@ -19,9 +18,8 @@ _log = logging.getLogger(__name__)
 class Stock:
     """Of one slice. Sizes in bytes; cores are the amounts that cards have to give."""
 
-    node: str = ""
-    cards: int = 0
-    card_sizes: frozenset[int] = frozenset()
+    cards: tuple[Card, ...] = ()
+    """Sorted."""
     instance_sizes: frozenset[int] = frozenset()
     cores: frozenset[int] = frozenset()
     uuids: frozenset[str] = frozenset()
@@ -34,8 +32,8 @@ NOTHING = Stock()
 def stock_of(resource_slice: Mapping[str, Any]) -> Stock:
     """What is not readable is left out, with a line in the log."""
     spec = resource_slice.get("spec") or {}
-    cards = 0
-    found: dict[str, set[Any]] = {key: set() for key in ("cards", "instances", "cores", "uuids", "products")}
+    node, cards = str(spec.get("nodeName") or ""), list[Card]()
+    found: dict[str, set[Any]] = {key: set() for key in ("instances", "cores", "uuids", "products")}
     for device in spec.get("devices") or ():
         memory = _amount(device, CAPACITY_MEMORY)
         if memory is None or not device.get("allowMultipleAllocations"):
@@ -44,18 +42,16 @@ def stock_of(resource_slice: Mapping[str, Any]) -> Stock:
             found["instances"].add(memory)
             found["uuids"].add(_text(device, "parentUUID"))
         else:
-            cards += 1
-            found["cards"].add(memory)
+            uuid, product = _text(device, "uuid") or "", _text(device, "productName") or ""
+            cards.append(Card(node, memory, uuid, product))
             found["cores"].add(_amount(device, CAPACITY_CORES))
         found["uuids"].add(_text(device, "uuid"))
         found["products"].add(_text(device, "productName"))
-    if not found["cards"] and not found["instances"]:
+    if not cards and not found["instances"]:
         return NOTHING
     sets = {key: frozenset(values - {None}) for key, values in found.items()}
     return Stock(
-        str(spec.get("nodeName") or ""),
-        cards,
-        sets["cards"],
+        tuple(sorted(cards)),
         sets["instances"],
         sets["cores"],
         sets["uuids"],
@@ -64,22 +60,28 @@ def stock_of(resource_slice: Mapping[str, Any]) -> Stock:
 
 
 def cluster_of(
-    stocks: Collection[Stock], version: tuple[int, int], trusted: frozenset[str] = frozenset()
+    stocks: Collection[Stock],
+    version: tuple[int, int],
+    trusted: frozenset[str] = frozenset(),
+    *,
+    drops_capacity: bool = False,
 ) -> Cluster:
     """All slices together, and what else a conversion has to know."""
-    cards: Counter[str] = Counter()
-    for stock in stocks:
-        cards[stock.node] += stock.cards
+    cards = tuple(sorted(card for stock in stocks for card in stock.cards))
+    most, alike = most_of_a_node(cards)
     cores = _union(stock.cores for stock in stocks)
     return Cluster(
-        tuple(sorted(_union(stock.card_sizes for stock in stocks))),
+        tuple(sorted({card.size for card in cards})),
         version,
         tuple(sorted(_union(stock.instance_sizes for stock in stocks))),
-        max(cards.values(), default=0),
+        most,
         _union(stock.uuids for stock in stocks),
         _union(stock.products for stock in stocks),
         bool(cores) and 100 not in cores,
         trusted,
+        alike,
+        drops_capacity,
+        cards,
     )
 
 

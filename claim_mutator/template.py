@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from claim_mutator.alternatives import Alternative, alternatives
+from claim_mutator.alternatives import Alternative, alternatives, needs_sizes
 from claim_mutator.cluster import Cluster
-from claim_mutator.names import CONFIG_API_VERSION, DRIVER, MANAGED_BY, MEBIBYTE, MUTATOR
+from claim_mutator.names import CONFIG_API_VERSION, DRIVER, MANAGED_BY, MAX_UNLIKE, MEBIBYTE, MUTATOR
 from claim_mutator.placement import ANY, Level
 from claim_mutator.rules import DeviceClasses
 from claim_mutator.shape import Amount, Shape, Share
@@ -126,7 +126,12 @@ class _Builder:
 
     def _request_names(self, index: int) -> tuple[tuple[str, ...], int]:
         """The names, and how many cards each of them has."""
-        count = self._shape.shares[index].count
+        share = self._shape.shares[index]
+        count = share.count
+        # Cards of one request have one form, and so one size. Single cards may differ; the search for many
+        # of them takes too long where they don't fit.
+        if count <= MAX_UNLIKE and needs_sizes(share) and self._cluster.lacks_alike(count):
+            return tuple(f"g{index}-{card}" for card in range(count)), 1
         split = any(index in used and len(used) > 1 for used in self._shape.together)
         distinct = self._cluster.counts_are_distinct and not (
             split and not self._cluster.counts_are_distinct_across_requests
@@ -136,14 +141,20 @@ class _Builder:
         return tuple(f"g{index}-{card}" for card in range(count)), 1
 
     def _levels(self, index: int, names: tuple[str, ...]) -> tuple[Level, ...]:
-        """Several requests would each choose a level of its own, so only one request can have several."""
+        """Several requests each choose a level of their own, so only one request can prefer some to others.
+
+        What binds they choose alike, unless a node tells the NUMA node of some of its cards only. The search
+        for many cards that have two forms each takes too long where they don't fit.
+        """
         groups = [used for used in self._shape.together if index in used]
         if not groups:
             return (ANY,)
         if len(names) == 1 and all(len(used) == 1 for used in groups):
             return self._shape.levels
-        binding = self._shape.levels[-1].selector is not None
-        return self._shape.levels[:1] if binding else self._shape.levels[-1:]
+        if self._shape.levels[-1].selector is None:
+            return self._shape.levels[-1:]
+        cards = max(sum(self._shape.shares[each].count for each in used) for used in groups)
+        return self._shape.levels if cards <= MAX_UNLIKE else self._shape.levels[:1]
 
     def _body(self, form: Alternative, terms: Terms, count: int) -> dict[str, Any]:
         body: dict[str, Any] = {

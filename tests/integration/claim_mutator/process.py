@@ -46,14 +46,14 @@ class Mutator:
             if found := re.search(r"metrics and probes on (\S+)", self.log[-1]):
                 self.endpoints = found[1]
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Waits; fails with the log."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "".join(self.log)
             await asyncio.sleep(0.05)
 
-    async def ready(self, seconds: float = 15.0) -> None:
+    async def ready(self, seconds: float = 60.0) -> None:
         """Waits for /readyz; fails with the log."""
         end = time.monotonic() + seconds
         while True:
@@ -80,7 +80,7 @@ class Mutator:
         """SIGTERM; the exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), 20)
+        return await asyncio.wait_for(self.process.wait(), 60)
 
 
 def prepare(api: ApiServer) -> None:

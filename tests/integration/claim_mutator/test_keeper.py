@@ -42,7 +42,7 @@ class Cluster:
         await self.settled()
 
     async def settled(self) -> None:
-        for _ in range(100):
+        for _ in range(3000):
             ours = [item for item in self.api.all(TEMPLATES) if item["metadata"].get("labels")]
             held = {item["metadata"]["resourceVersion"] for item in ours}
             if held == {item["metadata"]["resourceVersion"] for item in self.reflector.objects.values()}:
@@ -205,7 +205,7 @@ async def test_only_the_leader_looks(cluster: Cluster) -> None:
     await asyncio.sleep(0.1)
     assert cluster.marks == [None]
     leads = True
-    for _ in range(100):
+    for _ in range(3000):
         if not cluster.marks:
             break
         await asyncio.sleep(0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import io
+import json
 import signal
 import socket
 import ssl
@@ -14,11 +15,12 @@ from typing import Any
 
 import jsonpatch
 import pytest
+from aiohttp import web
 from cryptography import x509
 
 from claim_mutator import certificates
 from claim_mutator.credentials import serving_names
-from tests.integration.api_server import ApiServer
+from tests.integration.api_server import ApiServer, Seen
 from tests.integration.claim_mutator.process import (
     NAMESPACE,
     SECRETS,
@@ -55,8 +57,10 @@ async def caller(running: Mutator) -> AsyncIterator[Caller]:
 
 
 def creations(api: ApiServer) -> int:
+    """But for the look whether capacities are kept."""
     return sum(
-        seen.method == "POST" and seen.path.endswith("resourceclaimtemplates") for seen in api.requests
+        seen.method == "POST" and seen.path.endswith("resourceclaimtemplates") and "dryRun" not in seen.params
+        for seen in api.requests
     )
 
 
@@ -97,7 +101,7 @@ async def test_trust_follows_the_namespaces_label(api: ApiServer, running: Mutat
         return found
 
     async def becomes(expected: str) -> None:
-        for _ in range(100):
+        for _ in range(1200):
             if await device_class() == expected:
                 return
             await asyncio.sleep(0.05)
@@ -139,6 +143,24 @@ async def test_fifty_at_once_make_one_template(api: ApiServer, caller: Caller) -
     assert all(response["allowed"] for response in responses)
     assert creations(api) == 1
     assert len(api.all(TEMPLATES)) == 1
+
+
+async def test_none_passes_unconverted_while_the_api_is_slow_or_fails(api: ApiServer, caller: Caller) -> None:
+    """B121: 200 Pods of 20 shapes at once. Each is converted, or refused for now."""
+
+    def is_creation(seen: Seen) -> bool:
+        return seen.method == "POST" and seen.path.endswith("resourceclaimtemplates")
+
+    api.delay(0.5, when=is_creation)
+    api.refuse(500, times=5, when=is_creation)
+    pods = [manifest(container(gpu="1", gpumem=str(1000 + number % 20))) for number in range(200)]
+    responses = await asyncio.gather(*(caller.review(pod) for pod in pods))
+    converted = [response for response in responses if response["allowed"]]
+    assert 0 < len(converted) < 200
+    assert all(response["patch"] for response in converted)
+    assert {response["status"]["code"] for response in responses if not response["allowed"]} == {503}
+    again = [await caller.review(pod) for pod in pods[:20]]
+    assert all(response["allowed"] and response["patch"] for response in again)
 
 
 async def test_template_of_another_replica_is_found(api: ApiServer, running: Mutator, caller: Caller) -> None:
@@ -227,16 +249,13 @@ async def test_bad_requests(caller: Caller, body: bytes, changes: dict[str, Any]
     assert (await caller.review(POD))["allowed"]
 
 
-@pytest.mark.usefixtures("running")
-async def test_ca_is_published_where_our_service_is_called(api: ApiServer) -> None:
+async def test_ca_is_published_where_our_service_is_called(api: ApiServer, running: Mutator) -> None:
     (configuration,) = api.all(WEBHOOK)
     foreign, ours = (webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"])
     assert foreign == "Zm9yZWlnbg=="
     configuration["webhooks"][1]["clientConfig"]["caBundle"] = ""
     api.put(WEBHOOK, configuration)
-    await asyncio.sleep(0.6)
-    (configuration,) = api.all(WEBHOOK)
-    assert configuration["webhooks"][1]["clientConfig"]["caBundle"] == ours
+    await running.until(lambda: api.all(WEBHOOK)[0]["webhooks"][1]["clientConfig"]["caBundle"] == ours)
 
 
 async def test_not_ready_without_a_webhook_configuration(api: ApiServer, tmp_path: Path) -> None:
@@ -307,20 +326,22 @@ async def test_rotation_without_a_dropped_review(
 async def test_two_replicas_have_one_certificate(api: ApiServer, tmp_path: Path) -> None:
     async with mutator(api, tmp_path) as one, mutator(api, tmp_path) as other:
         await asyncio.gather(one.ready(), other.ready())
-        await asyncio.sleep(0.5)
         trust = Caller(one).trust()
-        serials = [_serial(each, trust) for each in (one, other)]
-        assert serials[0] == serials[1]
+        await one.until(lambda: _serial(one, trust) == _serial(other, trust))
     assert len(api.all(SECRETS)) == 1
 
 
-async def test_sigterm_drains(running: Mutator, caller: Caller) -> None:
-    running.process.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.1)
-    status, text = await running.get("/readyz")
-    assert (status, text) == (503, "this replica is leaving\n")
-    assert (await caller.review(POD))["allowed"]
-    assert await running.stop() == 0
+async def test_sigterm_drains(api: ApiServer, tmp_path: Path) -> None:
+    async with mutator(api, tmp_path, "--drain-seconds", "5") as running:
+        await running.ready()
+        async with Caller(running) as caller:
+            running.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(60):
+                while (await running.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it is another process
+                    await asyncio.sleep(0.02)
+            assert await running.get("/readyz") == (503, "this replica is leaving\n")
+            assert (await caller.review(POD))["allowed"]
+        assert await asyncio.wait_for(running.process.wait(), 60) == 0
     assert "done" in running.log[-1]
 
 
@@ -335,13 +356,50 @@ async def test_sigterm_before_it_is_ready(api: ApiServer, tmp_path: Path) -> Non
 async def test_server_that_is_too_old(api: ApiServer, tmp_path: Path) -> None:
     api.server_version = {"major": "1", "minor": "34+"}
     async with mutator(api, tmp_path) as process:
-        assert await asyncio.wait_for(process.process.wait(), 10) == 1
+        assert await asyncio.wait_for(process.process.wait(), 60) == 1
     assert "Kubernetes 1.34 can't share devices reliably: upgrade to 1.35" in process.log[-1]
+
+
+class ForgetfulServer(ApiServer):
+    """Has DRAConsumableCapacity off: what a claim asks of a card is dropped, silently."""
+
+    async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
+        answer = await super()._create(request, collection, namespace)
+        if collection != TEMPLATES or not isinstance(answer.body, bytes):
+            return answer
+        stored = json.loads(answer.body)
+        for each in stored["spec"]["spec"]["devices"]["requests"]:
+            each["exactly"].pop("capacity", None)
+        return web.json_response(stored, status=answer.status)
+
+
+async def test_no_share_becomes_a_whole_card_where_the_gate_is_off(tmp_path: Path) -> None:
+    """B123. Whoever wants no card is not concerned."""
+    async with ForgetfulServer() as api:
+        prepare(api)
+        async with mutator(api, tmp_path) as process:
+            await process.ready()
+            async with Caller(process) as caller:
+                response = await caller.review(POD)
+                assert not response["allowed"]
+                assert "feature gate DRAConsumableCapacity is off" in response["status"]["message"]
+                assert (await caller.review(manifest(container(gpu="0"))))["allowed"]
+        assert any("Pods with GPUs are refused" in line for line in process.log)
+        assert api.all(TEMPLATES) == []
+
+
+async def test_a_look_at_capacities_that_is_forbidden_stops_nobody(api: ApiServer, tmp_path: Path) -> None:
+    api.refuse(403, reason="Forbidden", when=lambda seen: seen.params.get("dryRun") == "All")
+    async with mutator(api, tmp_path) as process:
+        await process.ready()
+        async with Caller(process) as caller:
+            assert (await caller.review(POD))["allowed"]
+    assert any("whether the API server keeps capacity requests can't be seen" in line for line in process.log)
 
 
 async def test_bad_settings_are_all_named(api: ApiServer, tmp_path: Path) -> None:
     async with mutator(api, tmp_path, "--default-count=-1", "--log-level", "loud") as process:
-        assert await asyncio.wait_for(process.process.wait(), 10) == 2
+        assert await asyncio.wait_for(process.process.wait(), 60) == 2
     assert ["--default-count" in process.log[0], "--log-level" in process.log[1]] == [True, True]
 
 

@@ -178,6 +178,33 @@ def test_b032_b033_a_percentage_is_of_the_card_that_it_will_be() -> None:
     assert held == [("s16", 2, "8Gi"), ("s80", 2, "40Gi")]
 
 
+@pytest.mark.parametrize(
+    ("count", "most_alike", "names"),
+    [(2, 1, ["g0-0", "g0-1"]), (4, 3, ["g0-0", "g0-1", "g0-2", "g0-3"]), (2, 2, ["g0"]), (2, 0, ["g0"])],
+    ids=["one of each", "four", "there are two of one size", "nothing is known"],
+)
+def test_b033_cards_may_differ_where_no_node_has_enough_of_one_size(
+    count: int, most_alike: int, names: list[str]
+) -> None:
+    cluster = replace(SIZES, most_cards=4, most_alike=most_alike)
+    found = converted(manifest(container(gpu=count, gpumem_percentage=50)), cluster)
+    assert found.template is not None
+    devices = found.template.devices
+    assert [request["name"] for request in devices["requests"]] == names
+    assert devices["constraints"] == [{"requests": names, "distinctAttribute": "gpu.tessera.dev/uuid"}]
+    for request in devices["requests"]:
+        held = [form["capacity"]["requests"]["memory"] for form in request["firstAvailable"]]
+        assert held == ["8Gi", "40Gi"]
+        assert sum(form["count"] for form in request["firstAvailable"]) * len(names) == 2 * count
+
+
+@pytest.mark.parametrize("quantities", [{"gpumem": 1000}, {}], ids=["MiB", "whole"])
+def test_b033_other_amounts_take_any_cards_in_one_request(quantities: dict[str, int]) -> None:
+    cluster = replace(SIZES, most_cards=2, most_alike=1)
+    (request,) = requests(converted(manifest(container(gpu=2, **quantities)), cluster))
+    assert request["count"] == 2
+
+
 def test_b034_b035_each_container_names_its_own_request() -> None:
     document = manifest(container("a", gpumem=1000), container("b"), container("c", gpumem=3000))
     found = converted(document)
@@ -202,6 +229,13 @@ def test_b093_core_policy() -> None:
     assert found.template is not None
     (config,) = found.template.devices["config"]
     assert config["opaque"]["parameters"]["corePolicy"] == "force"
+
+
+def test_b123_no_share_becomes_a_whole_card_where_the_gate_is_off() -> None:
+    with pytest.raises(Refused, match="its feature gate DRAConsumableCapacity is off") as refused:
+        converted(manifest(container(gpu=1, gpumem_percentage=50)), Cluster(drops_capacity=True))
+    assert len(refused.value.problems) == 1
+    assert converted(manifest(container(gpu=0)), Cluster(drops_capacity=True)).operations
 
 
 def test_b120_versions_of_managed_clusters() -> None:

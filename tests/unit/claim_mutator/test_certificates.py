@@ -7,6 +7,8 @@ import ssl
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from claim_mutator import certificates
 from claim_mutator.certificates import Credentials, from_data, joined, renewed
@@ -99,6 +101,21 @@ def test_pieces_that_do_not_belong_together_are_replaced() -> None:
     handshake(one.ca_bundle, found, NAMES[0])
     swapped = Credentials(one.ca_bundle, one.ca_key, one.certificate, other.key)
     assert renewed(swapped, NAMES, NOW).key != other.key
+
+
+@pytest.mark.parametrize("kind", ["another", "rsa"])
+def test_a_ca_that_its_key_is_not_of_is_replaced(kind: str) -> None:
+    """As when cert-manager had the Secret for a while: it leaves `ca.key` as it was."""
+    ours, theirs = renewed(None, NAMES, NOW), renewed(None, NAMES, NOW)
+    key = ours.ca_key
+    if kind == "rsa":
+        private = rsa.generate_private_key(65537, 2048)
+        key = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    other = serving_names("other", "team")
+    found = renewed(Credentials(theirs.ca_bundle, key, theirs.certificate, theirs.key), other, NOW)
+    handshake(found.ca_bundle, found, other[0])
+    handshake(found.ca_bundle, theirs, NAMES[0])  # what is still served
+    assert renewed(found, other, NOW) is found
 
 
 def test_data_of_the_secret() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from claim_mutator.cluster import Cluster, parse_version
+from claim_mutator.cluster import Card, Cluster, parse_version
 from claim_mutator.slices import NOTHING, cluster_of, stock_of
 
 
@@ -49,7 +49,7 @@ def resource_slice(*devices: dict[str, Any], node: str = "a") -> dict[str, Any]:
 )
 def test_sizes(devices: list[dict[str, Any]] | None, sizes: set[int]) -> None:
     found = stock_of({"spec": {"devices": devices}})
-    assert found.card_sizes == sizes
+    assert {card.size for card in found.cards} == sizes
     assert (found == NOTHING) is not bool(sizes)
 
 
@@ -75,7 +75,24 @@ def test_everything_together() -> None:
         frozenset({"NVIDIA L4"}),
         False,
         frozenset({"team"}),
+        2,
+        cards=(
+            Card("a", 24 << 30),
+            Card("a", 24 << 30, "GPU-1", "NVIDIA L4"),
+            Card("a", 80 << 30),
+            Card("b", 80 << 30),
+        ),
     )
+
+
+def test_cards_of_a_node_may_be_in_several_slices() -> None:
+    slices = [
+        resource_slice(device("24Gi"), device("80Gi")),
+        resource_slice(device("80Gi"), device("80Gi")),
+        resource_slice(*[device("24Gi")] * 2, node="b"),
+    ]
+    found = cluster_of([stock_of(each) for each in slices], (1, 37))
+    assert (found.most_cards, found.most_alike) == (4, 3)
 
 
 @pytest.mark.parametrize(

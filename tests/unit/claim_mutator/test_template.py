@@ -156,9 +156,10 @@ def test_sizes_go_before_preferences_where_there_is_no_room_for_all() -> None:
 
 
 def test_equal_cards_are_many_requests_where_counts_are_not_distinct() -> None:
-    template = template_of(MANY, replace(TWO_SIZES, version=(1, 35)))
+    many = replace(MANY, shares=(Share(5, Amount(1000)), Share(1, ALONE)))
+    template = template_of(many, replace(TWO_SIZES, version=(1, 35)))
     found = template.devices
-    names = ["g0-0", "g0-1", "g0-2"]
+    names = [f"g0-{card}" for card in range(5)]
     assert [each["name"] for each in found["requests"]] == [*names, "g1"]
     assert {each["exactly"]["count"] for each in found["requests"]} == {1}
     assert found["constraints"] == [
@@ -166,6 +167,18 @@ def test_equal_cards_are_many_requests_where_counts_are_not_distinct() -> None:
         {"requests": names, "matchAttribute": "gpu.tessera.dev/numaNode"},
     ]
     assert template.request_names == (tuple(names), ("g1",))
+
+
+def test_few_cards_may_tell_no_numa_node_there_either() -> None:
+    found = devices(MANY, replace(TWO_SIZES, version=(1, 35)))
+    names = ["g0-0", "g0-1", "g0-2"]
+    for name, request in zip(names, found["requests"], strict=False):
+        assert request["name"] == name
+        assert [form["name"] for form in request["firstAvailable"]] == ["numa", "nonuma"]
+    assert found["constraints"] == [
+        DISTINCT | {"requests": names},
+        {"requests": [f"{name}/numa" for name in names], "matchAttribute": "gpu.tessera.dev/numaNode"},
+    ]
 
 
 @pytest.mark.parametrize(
