@@ -6,6 +6,7 @@ PY := $(VENV)/bin/python
 REQUIREMENTS := requirements/dev.txt requirements/uv.txt pyproject.toml
 VERSION ?= 1.37
 NODES ?= 1
+CLUSTERS ?= 4
 CHART ?= 1
 KEEP ?= 0
 
@@ -63,8 +64,17 @@ prepare: build # what is slow, once; here its progress can be seen
 test-c: prepare
 	@$(MAKE) -s --no-print-directory -C interposer PYTHON=$(abspath $(PY)) test
 
+$(VENV)/clients/.ready: requirements/clients.txt | $(VENV)/.ready
+	@printf '\033[1m==>\033[0m %s\n' "real CUDA programs, for tests"
+	@$(VENV)/bin/uv venv -q --allow-existing --python $(PY) $(VENV)/clients
+	@$(VENV)/bin/uv pip install -q --python $(VENV)/clients/bin/python --require-hashes -r $<
+	@touch $@
+
+.PHONY: clients
+clients: $(VENV)/clients/.ready ## .venv/clients: numba-cuda and cuda-bindings, which tests run on the fake driver
+
 .PHONY: test-python
-test-python: build
+test-python: build clients
 	@$(PY) -m pytest -q tests/unit tests/integration
 
 .PHONY: test-conformance
@@ -72,8 +82,8 @@ test-conformance: prepare # our agent; a peer beside it where PEER_DRA_EXAMPLE n
 	@$(PY) -m pytest -q tests/conformance
 
 .PHONY: test-cluster
-test-cluster: prepare
-	@$(PY) -m pytest -q tests/cluster
+test-cluster: prepare # so many clusters at once: a test waits most of its time (1.3 GiB and half a core each)
+	@$(PY) -m pytest -q tests/cluster -n $(CLUSTERS)
 
 .PHONY: bench
 bench: build ## ratios against a bare run or a peer, in the same run
@@ -96,8 +106,8 @@ format: $(VENV)/.ready ## ruff format
 
 .PHONY: lock
 lock: $(VENV)/.ready ## new pins for requirements/ (hashes, no addresses)
-	@for file in run dev uv; do \
-	  case $$file in run) in=pyproject.toml;; dev) in="pyproject.toml requirements/dev.in";; uv) in=requirements/uv.in;; esac; \
+	@for file in run dev uv clients; do \
+	  case $$file in run) in=pyproject.toml;; dev) in="pyproject.toml requirements/dev.in";; *) in=requirements/$$file.in;; esac; \
 	  $(VENV)/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-header -o requirements/$$file.txt $$in; done
 

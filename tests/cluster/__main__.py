@@ -50,7 +50,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         )
     commands.add_parser("down", help="end the running cluster")
     commands.add_parser("status", help="say what runs")
-    commands.add_parser("prepare", help="build all that the tests need, every version; a C compiler too")
+    commands.add_parser("prepare", help="build all that the tests need; a C compiler too")
     commands.add_parser("images", help="build every image, print names and bytes")
     return parser.parse_args(arguments)
 
@@ -69,8 +69,9 @@ def up(options: argparse.Namespace) -> int:
 def prepare() -> None:
     """What is slow shows its progress here, and not in the middle of a test that captures it."""
     packages.require(packages.BUILD)
-    for version in binaries.offered():
+    for version in binaries.tested():
         binaries.obtain(version)
+    binaries.cert_manager()
     images.plain()
     images.project()
 

@@ -29,7 +29,7 @@ class ApiError(ClusterError):
 class Api:
     """One connection a request."""
 
-    def __init__(self, namespaces: Namespaces, credentials: Credentials, timeout: float = 10.0) -> None:
+    def __init__(self, namespaces: Namespaces, credentials: Credentials, timeout: float = 60.0) -> None:
         self._namespaces, self._timeout = namespaces, timeout
         self._tls = ssl.create_default_context(cafile=credentials.file("ca.crt"))
         self._tls.load_cert_chain(credentials.file("admin.crt"), credentials.file("admin.key"))

@@ -21,9 +21,9 @@ from tests.cluster.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds that a step may take on a slow machine.
-INIT = 15.0
-API = 60.0
-READY = 90.0
+INIT = 60.0
+API = 180.0
+READY = 240.0
 
 
 class Arrival:

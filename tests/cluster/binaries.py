@@ -8,6 +8,7 @@ helm, …) are used too.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -29,8 +30,12 @@ KUBERNETES = (
     "kubectl",
 )
 DEFAULT_VERSION = "1.37"
+# Each costs a build and a run of all tests; older minors have them where they are asked for (CHOSEN).
+TESTED = ("1.37", "1.36")
+CHOSEN = "TESSERA_TEST_VERSIONS"
 GIVEN = "KUBE_BIN"
 FLAGS = ("-trimpath", "-buildvcs=false")
+CERT_MANAGER = "github.com/cert-manager/cert-manager"
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Module:
 
     def key(self, go_version: str) -> str:
         flags = [repr(build) for build in self.builds]
-        files = [self.directory / name for name in ("go.mod", "go.sum", "tools.go")]
+        files = [self.directory / name for name in ("go.mod", "go.sum")] + [*self.directory.glob("*.go")]
         return cache.key_of_files(self.directory, files, go_version, platform.machine(), *FLAGS, *flags)
 
 
@@ -87,17 +92,17 @@ class Binaries:
 
 
 def supported() -> dict[str, str]:
-    """Minor version → exact version, from the modules: {"1.36": "1.36.3", "1.37": "1.37.2"}."""
+    """Minor version → exact version, from the modules: {"1.36": "1.36.3", "1.37": "1.37.2", …}."""
     return {
         directory.name.removeprefix("kubernetes-"): _pinned(directory) for directory in _kubernetes_modules()
     }
 
 
-def offered() -> list[str]:
-    """The minor versions that clusters can have here, newest first; binaries that are given are of one."""
-    if os.environ.get(GIVEN):
-        return [DEFAULT_VERSION]
-    return sorted(supported(), reverse=True)
+def tested() -> list[str]:
+    """The versions whose clusters a run of the tests starts; binaries that are given are of one."""
+    if chosen := os.environ.get(CHOSEN):
+        return chosen.split(",")
+    return [DEFAULT_VERSION] if os.environ.get(GIVEN) else list(TESTED)
 
 
 def resolve_version(wanted: str) -> str:
@@ -125,6 +130,18 @@ def obtain(wanted: str = DEFAULT_VERSION) -> Binaries:
     for module in (_node_module(), _etcd_module(), _helm_module()):
         programs |= _obtain(module, given)
     return Binaries(exact, programs | given)
+
+
+def cert_manager() -> Path:
+    """cert-manager's controllers as one program; where they are needed, not in each cluster."""
+    (program,) = _obtain(_cert_manager_module(), {}).values()
+    return program
+
+
+def source(module: str, directory: Path) -> Path:
+    """Where the files of a Go module lie that the go.mod in `directory` pins; fetches what isn't here."""
+    answer = _go(toolchain.find(), Build(()), directory, ["mod", "download", "-json", module], None)
+    return Path(json.loads("".join(answer))["Dir"])
 
 
 def _given() -> dict[str, Path]:
@@ -294,6 +311,12 @@ def _helm_module() -> Module:
     return Module(
         directory, f"Helm {_pinned(directory, helm)}", "about 2 min", (Build((f"{helm}/cmd/helm",)),)
     )
+
+
+def _cert_manager_module() -> Module:
+    directory = toolchain.MODULES / "cert-manager"
+    title = f"cert-manager {_pinned(directory, CERT_MANAGER)}"
+    return Module(directory, title, "about 2 min", (Build(("gpu.tessera.dev/tests/cluster/cert-manager",)),))
 
 
 def _other_modules() -> tuple[Module, ...]:

@@ -16,7 +16,7 @@ from tests.cluster.errors import MissingError, StartError
 
 # What kubelet insists on; on v2 they must be handed down from the root first.
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
-REMOVAL = 10.0  # seconds; a cgroup stays busy for a moment after its last process is gone
+REMOVAL = 30.0  # seconds; a cgroup stays busy for a moment after its last process is gone
 
 
 @dataclass(frozen=True)

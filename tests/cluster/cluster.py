@@ -49,6 +49,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 RUNNING = "a cluster is running already; end it with make cluster-down"
 INVENTORIES = ROOT / "tests" / "fakegpu" / "inventories"
+CREATED = ".metadata.creationTimestamp"
 
 
 class Cluster:
@@ -110,7 +111,8 @@ class Cluster:
         self._supervisor, self._guard = runs.start_supervisor(self.run)
         inventories = self.inventories if self.project else []
         try:
-            arrival = Arrival(self.run, self.binaries, self.settings, self.count, inventories)
+            settings = self.settings.on(self.binaries.minor)
+            arrival = Arrival(self.run, self.binaries, settings, self.count, inventories)
             self.nodes, self.credentials = arrival.nodes, arrival.credentials
             arrival.bring_up(loaded)
         except BaseException as error:
@@ -170,7 +172,7 @@ class Cluster:
         return Api(self.nodes[0].namespaces, self.credentials)
 
     def kubectl(
-        self, *arguments: str, input: str | None = None, check: bool = True, timeout: float = 120.0
+        self, *arguments: str, input: str | None = None, check: bool = True, timeout: float = 240.0
     ) -> str:
         """Runs kubectl as administrator, returns its stdout; CommandError where it fails and `check` is
         set.
@@ -188,7 +190,7 @@ class Cluster:
         *arguments: str,
         input: str | None = None,
         check: bool = True,
-        timeout: float = 120.0,
+        timeout: float = 240.0,
     ) -> subprocess.CompletedProcess[str]:
         """Runs one of the binaries on this machine's files, in the first node's network."""
         command = self.nodes[0].namespaces.network_command(str(self.binaries[name]), *arguments)
@@ -226,14 +228,14 @@ class Cluster:
         for node in self.nodes:
             node.import_archive(archive)
 
-    def install_chart(self, values: Mapping[str, Any] | None = None, *, timeout: str = "120s") -> None:
+    def install_chart(self, values: Mapping[str, Any] | None = None, *, timeout: str = "240s") -> None:
         """helm upgrade --install of charts/tessera from this working tree's image, waits until it is
         ready.
         """
         merged = chart.merge(chart.values(DRIVER_ROOT), values or {})
         self.helm(*chart.upgrade(timeout), input=json.dumps(merged))
 
-    def wait(self, look: Callable[[], T], what: str, timeout: float = 60.0, interval: float = 0.2) -> T:
+    def wait(self, look: Callable[[], T], what: str, timeout: float = 180.0, interval: float = 0.2) -> T:
         """Calls `look` until its answer is true in Python's sense, returns that; WaitError names `what`."""
         return wait_for(look, what, timeout, interval, self.check)
 
@@ -248,12 +250,13 @@ class Cluster:
         say(f"all logs: {self.logs}")
 
     def describe(self, lines: int = 15) -> str:
-        """The ends of all logs and what the API server knows: what a person needs to see after a failure."""
-        parts = [
-            node.tail(path.stem, lines) for node in self.nodes for path in sorted(node.logs.glob("*.log"))
-        ]
-        for query in (["get", "pods,resourceclaims", "-A", "-o", "wide"], ["get", "events", "-A"]):
+        """The ends of all logs, those of our own Pods too, and what the API server knows: what a person needs
+        to see after a failure.
+        """
+        parts = [node.tail(path, lines) for node in self.nodes for path in node.log_files(chart.NAMESPACE)]
+        for query in (["pods,resourceclaims", "-o", "wide"], ["events", f"--sort-by={CREATED}"]):
             with contextlib.suppress(ClusterError, OSError, IndexError, subprocess.TimeoutExpired):
-                done = self.program("kubectl", *query, check=False, timeout=15.0)
-                parts.append(f"--- kubectl {' '.join(query)}\n{done.stdout}{done.stderr}")
+                done = self.program("kubectl", "get", "-A", *query, check=False, timeout=30.0)
+                said = (done.stdout + done.stderr).splitlines()
+                parts.append("\n".join([f"--- kubectl get -A {' '.join(query)}", *said[:1], *said[1:][-60:]]))
         return "\n".join(parts)

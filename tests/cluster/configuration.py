@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.cluster import network
 from tests.cluster.credentials import Credentials, node_name
@@ -18,6 +18,10 @@ CONTAINERD_ROOT = Path("/var/lib/containerd")
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEERS = "http://127.0.0.1:2380"
 FAKE_DRIVER = "/run/fakegpu"
+# By minor of Kubernetes: what Tessera uses and is off there. kind-configs/ says the same to kind, and why.
+NEEDED_GATES: Mapping[int, Mapping[str, bool]] = {
+    35: {"DRAConsumableCapacity": True, "DRADeviceTaints": True, "ResourceHealthStatus": True}
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,10 @@ class Settings:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # component → more flags
     kubelet: Mapping[str, Any] = field(default_factory=dict)  # KubeletConfiguration fields
+
+    def on(self, minor: int) -> Self:
+        """For a Kubernetes of that minor, with the gates that it needs; what a person chose wins."""
+        return replace(self, feature_gates={**NEEDED_GATES.get(minor, {}), **self.feature_gates})
 
 
 def _pairs(values: Mapping[str, bool]) -> str:

@@ -208,9 +208,9 @@ def run(cluster: Cluster | Kind, title: str, commands: Commands) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--version", default="1.37", help="Kubernetes: 1.37 (default) or 1.36")
+    parser.add_argument("--version", default="1.37", help="Kubernetes: 1.37 (default), 1.36, 1.35")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running")
-    parser.add_argument("--kind", action="store_true", help="a kind cluster; Kubernetes 1.35 too")
+    parser.add_argument("--kind", action="store_true", help="a kind cluster")
     parser.add_argument("--node-image", help="of the kind cluster, instead of kind's own of that version")
     options = parser.parse_args(arguments)
     if options.node_image and not options.kind:

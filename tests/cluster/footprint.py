@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import cgroups, namespaces
+from tests.cluster import cgroups
 from tests.cluster.runs import Process, Run
 
 NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
@@ -65,20 +65,34 @@ class Host:
 
 @dataclass(frozen=True)
 class Footprint:
-    """A running cluster: its processes (pid, start time) and their namespaces ("net:[4026532…]")."""
+    """A running cluster: its processes (pid, start time) and their namespaces ("net:[4026532…]").
+
+    `held` are descriptors of these: while one is open, no other cluster's namespace is given its number.
+    """
 
     run: Run
     processes: frozenset[tuple[int, int]]
     namespaces: frozenset[str]
+    held: tuple[int, ...]
 
     @classmethod
     def of(cls, run: Run, supervisor: int) -> Footprint:
         own = {_link(os.getpid(), kind) for kind in NAMESPACES}
-        pids = _descendants(supervisor)
-        found = {_link(pid, kind) for pid in pids for kind in NAMESPACES}
-        processes = [Process.of(pid) for pid in pids if namespaces.alive(pid)]
-        pairs = frozenset((process.pid, process.started) for process in processes)
-        return cls(run, pairs, frozenset(found - own - {""}))
+        processes: set[tuple[int, int]] = set()
+        held: dict[str, int] = {}
+        for pid in _descendants(supervisor):
+            with contextlib.suppress(OSError):  # it may end meanwhile
+                processes.add((pid, Process.of(pid).started))
+                for kind in NAMESPACES:
+                    descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
+                    name = f"{kind}:[{os.fstat(descriptor).st_ino}]"
+                    if name in own or held.setdefault(name, descriptor) != descriptor:
+                        os.close(descriptor)
+        return cls(run, frozenset(processes), frozenset(held), tuple(held.values()))
+
+    def __del__(self) -> None:
+        for descriptor in self.held:
+            os.close(descriptor)
 
     def left(self) -> list[str]:
         """Every trace that is there now, in words; empty where the cluster is gone without a trace."""

@@ -66,7 +66,7 @@ class Init:
 
     def _accept(self) -> None:
         connection, _ = self.listener.accept()
-        connection.settimeout(5.0)
+        connection.settimeout(30.0)
         answered = True
         try:
             line = connection.makefile("r").readline()

@@ -104,7 +104,7 @@ def require() -> None:
 
 
 def _run(
-    *command: str, input: str | None = None, check: bool = True, timeout: float = 120.0
+    *command: str, input: str | None = None, check: bool = True, timeout: float = 240.0
 ) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"KUBECONFIG": str(FOLDER / "kubeconfig")}
     return namespaces.run(list(command), text=input, check=check, timeout=timeout, environment=environment)
@@ -151,7 +151,7 @@ class Kind:
                     timeout=300.0,
                 )
                 archive.unlink()
-            self.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=110s")
+            self.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=180s")
         except BaseException as error:
             if isinstance(error, CommandError):
                 self.show()
@@ -193,7 +193,7 @@ class Kind:
     # --- what the demo uses
 
     def kubectl(
-        self, *arguments: str, input: str | None = None, check: bool = True, timeout: float = 120.0
+        self, *arguments: str, input: str | None = None, check: bool = True, timeout: float = 240.0
     ) -> str:
         """Runs kubectl as administrator, returns its stdout; CommandError where it fails and `check` is
         set.
@@ -205,7 +205,7 @@ class Kind:
         node = (WORKER, CONTROL_PLANE)[index]
         return _run("docker", "exec", node, *command, check=check).stdout
 
-    def install_chart(self, values: Mapping[str, Any] | None = None, *, timeout: str = "120s") -> None:
+    def install_chart(self, values: Mapping[str, Any] | None = None, *, timeout: str = "240s") -> None:
         """helm upgrade --install of charts/tessera from this working tree's image, waits until it is
         ready.
         """
@@ -222,7 +222,7 @@ class Kind:
             return
         for query in (["pods,resourceclaims", "-A", "-o", "wide"], ["events", "-A"]):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                done = _run("kubectl", "get", *query, check=False, timeout=15.0)
+                done = _run("kubectl", "get", *query, check=False, timeout=30.0)
                 print(f"--- kubectl get {' '.join(query)}\n{done.stdout}{done.stderr}", file=sys.stderr)
         if self.keep:
             say(f"more logs: kind export logs --name {NAME}")

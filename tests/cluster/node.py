@@ -89,7 +89,7 @@ class Node:
         *command: str,
         input: str | None = None,
         check: bool = True,
-        timeout: float = 120.0,
+        timeout: float = 240.0,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command in the node's namespaces, in /. CommandError where it fails and `check` is set."""
@@ -150,12 +150,19 @@ class Node:
         for process in self.processes().values():
             if process.status is not None:
                 ended = f"{process.name} on {self.name} ended with status {process.status}"
-                raise StartError(f"{ended}:\n{self.tail(process.name)}")
+                raise StartError(f"{ended}:\n{self.tail(self.log(process.name))}")
 
-    def tail(self, component: str, lines: int = TAIL) -> str:
-        path = self.log(component)
-        text = path.read_text(errors="replace").splitlines()[-lines:] if path.exists() else ["(no log)"]
+    def tail(self, path: Path, lines: int = TAIL) -> str:
+        """The end of a log, under its name."""
+        try:
+            text = path.read_text(errors="replace").splitlines()[-lines:]
+        except FileNotFoundError:  # a Pod's may go at any time
+            text = ["(no log)"]
         return f"--- {path}\n" + "\n".join(text)
+
+    def log_files(self, namespace: str) -> list[Path]:
+        """Of every component, and of a namespace's containers, those that have ended included."""
+        return [*sorted(self.logs.glob("*.log")), *sorted(self.logs.glob(f"pods/{namespace}_*/*/*.log"))]
 
     # --- coming up, step by step
 
@@ -198,10 +205,10 @@ class Node:
         )
         self.add("containerd", "containerd", ["--config", str(file)])
 
-    def wait_for_containerd(self, timeout: float = 30.0) -> None:
+    def wait_for_containerd(self, timeout: float = 120.0) -> None:
         self._wait("containerd", lambda: self.run("ctr", "version", check=False).returncode == 0, timeout)
 
-    def wait_for_kubelet(self, timeout: float = 30.0) -> None:
+    def wait_for_kubelet(self, timeout: float = 120.0) -> None:
         """Until its own health check answers; the node may be NotReady for some time yet."""
 
         def healthy() -> bool:
@@ -219,7 +226,7 @@ class Node:
         try:
             wait_for(answers, f"{component} on {self.name}", timeout, 0.1, self.check)
         except WaitError as error:
-            raise StartError(f"{error}:\n{self.tail(component)}") from error
+            raise StartError(f"{error}:\n{self.tail(self.log(component))}") from error
 
     def start_kubelet(self) -> None:
         file = self.work / self.name / "kubelet.json"

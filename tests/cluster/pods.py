@@ -74,7 +74,7 @@ def one_a_second(cluster: Cluster, namespace: str) -> Iterator[list[str]]:
         raise failures[0]
 
 
-def succeeded(cluster: Cluster, namespace: str, app: str, count: int, timeout: float = 60.0) -> list[Pod]:
+def succeeded(cluster: Cluster, namespace: str, app: str, count: int, timeout: float = 180.0) -> list[Pod]:
     """The Pods of an app, when all have done their work."""
 
     def probe() -> list[Pod] | None:

@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".cluster"
 CURRENT = FOLDER / "current"
 KEPT = 10  # runs whose logs stay
-START = 15.0  # seconds that the supervisor may take to start
-END = 60.0  # seconds that the end of a cluster may take
+START = 60.0  # seconds that the supervisor may take to start
+END = 120.0  # seconds that the end of a cluster may take
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,12 @@ def end(run: Run, process: Process) -> None:
 
 def sweep() -> None:
     """Removes what runs left whose supervisor was killed, and the logs of old runs."""
-    directories = sorted((FOLDER / "runs").glob("*/"), key=lambda path: path.stat().st_mtime)
     ended = []
-    for directory in directories:
+    for directory in _by_age():
         try:
             run, process = load(directory)
         except ClusterError:  # just being made, or cut off before it had anything
-            if time.time() - directory.stat().st_mtime > 3600:
+            if time.time() - _made(directory) > 3600:
                 ended.append(directory)
             continue
         if not process.alive():
@@ -172,6 +171,17 @@ def sweep() -> None:
             ended.append(directory)
     for directory in ended[:-KEPT]:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _by_age() -> list[Path]:
+    """The runs' directories, oldest first. Other processes may be removing some of them."""
+    return sorted((FOLDER / "runs").glob("*/"), key=_made)
+
+
+def _made(directory: Path) -> float:
+    with contextlib.suppress(FileNotFoundError):
+        return directory.stat().st_mtime
+    return time.time()
 
 
 def _start_time(pid: int) -> int:

@@ -99,6 +99,7 @@ def test_rendered(name: str, options: tuple[str, ...]) -> None:
             "/driver/nodeConfiguration/placement",
             id="unknown-placement",
         ),
+        pytest.param("driver.interposition=hook", "/driver/interposition", id="unknown-interposition"),
         pytest.param("resourceNames.count=gpu", "/resourceNames/count", id="no-domain"),
         pytest.param("driver.driverRoot=run/nvidia", "/driver/driverRoot", id="relative-path"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster import vertical
 from tests.cluster.cluster import Cluster
@@ -32,10 +33,21 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield made
 
 
+def claims(cluster: Cluster) -> str:
+    """claims.yaml. On 1.35 a count can take one card twice, so eight cards are eight requests there."""
+    documents = list(yaml.safe_load_all((vertical.MANIFESTS / "claims.yaml").read_text()))
+    if cluster.binaries.minor < 36:
+        devices = documents[0]["spec"]["spec"]["devices"]
+        (request,) = devices["requests"]
+        count = request["exactly"].pop("count")
+        devices["requests"] = [request | {"name": f"cards-{index}"} for index in range(count)]
+    return yaml.safe_dump_all(documents)
+
+
 @pytest.fixture(scope="module")
 def pods(cluster: Cluster) -> Iterator[Cluster]:
     """Everything of claims.yaml, running; when it is gone, nothing may be left of it anywhere."""
-    vertical.apply(cluster, NAMESPACE, "claims.yaml")
+    vertical.apply_text(cluster, NAMESPACE, claims(cluster))
     for app, count in (("eight", 1), ("halves", 1), ("shared", 2)):
         vertical.running(cluster, NAMESPACE, f"app={app}", count)
     yield cluster
@@ -69,6 +81,10 @@ def statuses(cluster: Cluster, pod: str, count: int) -> list[dict[str, Any]]:
     return vertical.wait_until(f"status.devices of {pod}'s claim", probe)
 
 
+def grant_of(claim: dict[str, Any], result: dict[str, Any]) -> str:
+    return f"{claim['metadata']['uid']}-{result['request']}-{result['shareID'][:8]}"
+
+
 def document_of(cluster: Cluster, uid: str) -> dict[str, Any]:
     text = cluster.on_node(0, "cat", f"/var/run/cdi/gpu.tessera.dev-grant_{uid}.json")
     found = json.loads(text)
@@ -76,16 +92,16 @@ def document_of(cluster: Cluster, uid: str) -> dict[str, Any]:
     return found
 
 
-def test_eight_cards_by_one_request(pods: Cluster) -> None:
+def test_eight_cards_of_one_claim(pods: Cluster) -> None:
     uuids = smi(pods, "eight", "uuid")
     assert len(set(uuids)) == 8
     assert set(uuids) == {card.uuid for card in vertical.cards(pods)}
     assert smi(pods, "eight", "memory.total") == ["10240"] * 8
     claim = claim_of(pods, "eight")
     results = claim["status"]["allocation"]["devices"]["results"]
-    assert {result["request"] for result in results} == {"cards"}
+    assert len({result["request"] for result in results}) == (1 if pods.binaries.minor >= 36 else 8)
     names = {device["name"] for device in document_of(pods, claim["metadata"]["uid"])["devices"]}
-    assert names == {f"{claim['metadata']['uid']}-cards-{result['shareID'][:8]}" for result in results}
+    assert names == {grant_of(claim, result) for result in results}
     grants = pods.on_node(0, "ls", f"/run/tessera/claims/{claim['metadata']['uid']}").split()
     assert set(grants) == names | {"metadata"}
     allocation = vertical.allocate(pods, NAMESPACE, "eight")
@@ -131,19 +147,22 @@ def test_status_is_written_once(pods: Cluster) -> None:
     statuses(pods, "eight", 8)
     before = claim_of(pods, "eight")
     pods.kubectl("rollout", "restart", "daemonset/tessera-driver", "-n", SYSTEM_NAMESPACE)
-    pods.kubectl("rollout", "status", "daemonset/tessera-driver", "-n", SYSTEM_NAMESPACE, "--timeout=60s")
+    pods.kubectl("rollout", "status", "daemonset/tessera-driver", "-n", SYSTEM_NAMESPACE, "--timeout=180s")
     time.sleep(5)  # the new agent looks at all claims at once, and would write a second later
     assert claim_of(pods, "eight") == before
 
 
 def test_metadata_is_where_kep_5304_says(pods: Cluster) -> None:
-    path = f"{METADATA}/resourceclaimtemplates/gpus/cards/gpu.tessera.dev-metadata.json"
-    text = vertical.execute(pods, NAMESPACE, "eight", "cat", path)
-    first, _ = json.JSONDecoder().raw_decode(text)
-    assert first["apiVersion"] == "metadata.resource.k8s.io/v1beta1"
-    assert first["podClaimName"] == "gpus"
-    assert first["metadata"]["uid"] == claim_of(pods, "eight")["metadata"]["uid"]
-    devices = first["requests"][0]["devices"]
+    claim = claim_of(pods, "eight")
+    devices = []
+    for request in claim["spec"]["devices"]["requests"]:
+        path = f"{METADATA}/resourceclaimtemplates/gpus/{request['name']}/gpu.tessera.dev-metadata.json"
+        text = vertical.execute(pods, NAMESPACE, "eight", "cat", path)
+        first, _ = json.JSONDecoder().raw_decode(text)
+        assert first["apiVersion"] == "metadata.resource.k8s.io/v1beta1"
+        assert first["podClaimName"] == "gpus"
+        assert first["metadata"]["uid"] == claim["metadata"]["uid"]
+        devices += first["requests"][0]["devices"]
     assert {device["attributes"]["uuid"]["string"] for device in devices} == set(smi(pods, "eight", "uuid"))
     assert {device["attributes"]["memoryLimitBytes"]["int"] for device in devices} == {10 << 30}
     by_name = f"{METADATA}/resourceclaims/shared/card/gpu.tessera.dev-metadata.json"
@@ -213,7 +232,7 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
     uid = claim["metadata"]["uid"]
     names = {card.device: card.uuid for card in vertical.cards(pods)}
     uuids = {
-        f"{uid}-cards-{result['shareID'][:8]}": names[result["device"]]
+        grant_of(claim, result): names[result["device"]]
         for result in claim["status"]["allocation"]["devices"]["results"]
     }
     text = json.dumps(toolkit_document(document_of(pods, uid), uuids)).encode()
@@ -230,7 +249,7 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
         vertical.wait_until(
             "the agent to see the document",
             lambda: "CDI edits are the toolkit's" in pods.kubectl("get", "--raw", ready, check=False),
-            timeout=90,
+            timeout=180,
         )
         vertical.apply(pods, name, "native.yaml")
         vertical.running(pods, name, "app=native", 1)
@@ -238,6 +257,13 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
         own = document_of(pods, claim_of(pods, "native", name)["metadata"]["uid"])
         assert "containerEdits" not in own
         assert "deviceNodes" not in own["devices"][0]["containerEdits"]
+        # A real runtime puts a shim over the driver of that document.
+        vertical.apply(pods, name, "shim.yaml")
+        vertical.running(pods, name, "app=shim", 2)
+        for pod, covered in (("shim", True), ("preload", False)):
+            look = ("grep", "-c", "tessera_shim", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+            assert (vertical.execute(pods, name, pod, *look, check=False).strip() != "0") is covered
+            assert vertical.allocate(pods, name, pod).held == 3000 * MEBIBYTE
         # Who was prepared before keeps its own document.
         assert document_of(pods, uid)["containerEdits"]["deviceNodes"]
     finally:

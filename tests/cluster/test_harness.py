@@ -21,7 +21,7 @@ from tests.cluster.runs import Process
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-GONE = 20.0  # seconds after which nothing may be left of a harness that was killed
+GONE = 60.0  # seconds after which nothing may be left of a harness that was killed
 
 WEB = """
 apiVersion: v1
@@ -51,7 +51,7 @@ import sys, time
 from tests.cluster.cluster import Cluster
 with Cluster(project=False, nodes=2) as cluster:
     cluster.kubectl("apply", "-f", "-", input=sys.stdin.read())
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=180s")
     print(cluster.run.directory, flush=True)
     time.sleep(600)
 """
@@ -63,7 +63,7 @@ def cluster() -> Iterator[Cluster]:
         for node in cluster.nodes:
             manifest = WEB % {"name": f"web-{node.index}", "node": node.name}
             cluster.kubectl("apply", "-f", "-", input=manifest)
-        cluster.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s")
+        cluster.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=180s")
         yield cluster
 
 
@@ -169,7 +169,7 @@ def test_host_is_untouched_and_nothing_is_left() -> None:
     with Cluster(project=False) as cluster:
         manifest = WEB % {"name": "doomed", "node": "node-0"}
         cluster.kubectl("apply", "-f", "-", input=manifest)
-        cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=60s")
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=180s")
         footprint = Footprint.of(cluster.run, cluster.supervisor_pid)
         assert len(footprint.processes) > 8
         assert len(footprint.left()) > 8  # it sees what is there

@@ -51,7 +51,7 @@ def test_an_upgrade_reaches_a_running_agent(cluster: Cluster) -> None:
     pod = ("pod", before[0], "-n", vertical.SYSTEM_NAMESPACE)
     cluster.kubectl("annotate", *pod, "tessera.dev/looked-at=now", "--overwrite")
     expected = [SMALL - 2048, LARGE - 2048]
-    vertical.wait_until("the changed cards", lambda: memory(cluster) == expected, timeout=120)
+    vertical.wait_until("the changed cards", lambda: memory(cluster) == expected)
     assert agent(cluster) == before
 
 

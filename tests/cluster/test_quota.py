@@ -226,4 +226,4 @@ def test_a_deployment_gets_what_fits_and_says_why_not_more(cluster: Cluster, nam
     templates = vertical.get(cluster, "resourceclaimtemplates", "-n", namespace)["items"]
     assert len(templates) == 1
     quota(cluster, namespace, {MEMORY: "9k"})
-    vertical.running(cluster, namespace, "app=legacy", 3, timeout=120)
+    vertical.running(cluster, namespace, "app=legacy", 3)

@@ -26,7 +26,7 @@ def native(installed_cluster: Cluster) -> Iterator[Cluster]:
 
 def again(cluster: Cluster) -> None:
     """Deletes the Pod and starts it anew: unprepare and prepare both work."""
-    cluster.kubectl("delete", "pod", "native", "-n", NAMESPACE, "--wait=true", "--timeout=60s")
+    cluster.kubectl("delete", "pod", "native", "-n", NAMESPACE, "--wait=true", "--timeout=180s")
     vertical.apply(cluster, NAMESPACE, "native.yaml")
     vertical.running(cluster, NAMESPACE, "app=native", 1)
     assert vertical.allocate(cluster, NAMESPACE, "native").held == 8192 * MEBIBYTE
@@ -88,8 +88,9 @@ def test_node_boots(native: Cluster) -> None:
 
 def test_mutator_restarted(native: Cluster) -> None:
     """The certificate outlives the Pod that made it, and templates that are there are found again."""
-    native.kubectl("rollout", "restart", "deployment/tessera-mutator", "-n", SYSTEM_NAMESPACE)
-    native.kubectl("rollout", "status", "deployment/tessera-mutator", "-n", SYSTEM_NAMESPACE, "--timeout=60s")
+    mutator = ("deployment/tessera-mutator", "-n", SYSTEM_NAMESPACE)
+    native.kubectl("rollout", "restart", *mutator)
+    native.kubectl("rollout", "status", *mutator, "--timeout=180s")
     vertical.apply(native, NAMESPACE, "legacy.yaml")
     vertical.running(native, NAMESPACE, "app=legacy", 3)
     assert len(vertical.get(native, "resourceclaimtemplates", "-n", NAMESPACE)["items"]) == 2

@@ -50,7 +50,7 @@ def test_agent_restart_writes_no_slice(cluster: Cluster) -> None:
     before = vertical.get(cluster, "resourceslices")["items"]
     cluster.kubectl("rollout", "restart", "daemonset/tessera-driver", "-n", vertical.SYSTEM_NAMESPACE)
     cluster.kubectl(
-        "rollout", "status", "daemonset/tessera-driver", "-n", vertical.SYSTEM_NAMESPACE, "--timeout=60s"
+        "rollout", "status", "daemonset/tessera-driver", "-n", vertical.SYSTEM_NAMESPACE, "--timeout=180s"
     )
     after = vertical.get(cluster, "resourceslices")["items"]
     assert [s["metadata"]["resourceVersion"] for s in after] == [
@@ -60,7 +60,7 @@ def test_agent_restart_writes_no_slice(cluster: Cluster) -> None:
 
 def test_deleted_slice_comes_back(cluster: Cluster) -> None:
     cluster.kubectl("delete", "resourceslices", "--all", "--wait=true")
-    cards = vertical.wait_until("the slice to come back", lambda: vertical.cards(cluster), timeout=60)
+    cards = vertical.wait_until("the slice to come back", lambda: vertical.cards(cluster))
     assert len(cards) == 2
 
 

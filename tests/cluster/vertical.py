@@ -68,7 +68,7 @@ def get(cluster: Kubectl, *args: str) -> Any:
     return json.loads(cluster.kubectl("get", *args, "-o", "json"))
 
 
-def wait_until(what: str, probe: Callable[[], T | None], timeout: float = 60.0) -> T:
+def wait_until(what: str, probe: Callable[[], T | None], timeout: float = 180.0) -> T:
     """The first result of `probe` that is neither None nor empty; TimeoutError says what was waited for."""
     deadline = time.monotonic() + timeout
     while True:
@@ -130,15 +130,19 @@ def shares(cluster: Kubectl, namespace: str) -> list[Share]:
 
 def apply(cluster: Kubectl, namespace: str, manifest: str) -> None:
     """Applies tests/cluster/manifests/<manifest> into a namespace, made when missing."""
+    apply_text(cluster, namespace, (MANIFESTS / manifest).read_text())
+
+
+def apply_text(cluster: Kubectl, namespace: str, text: str) -> None:
     exists = cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name")
     if not exists.strip():
         cluster.kubectl("create", "namespace", namespace)
         account = ("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found")
         wait_until(f"the default ServiceAccount of {namespace}", lambda: cluster.kubectl(*account))
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=(MANIFESTS / manifest).read_text())
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
 
 
-def running(cluster: Kubectl, namespace: str, selector: str, count: int, timeout: float = 90.0) -> list[str]:
+def running(cluster: Kubectl, namespace: str, selector: str, count: int, timeout: float = 240.0) -> list[str]:
     """The names of `count` running Pods of a selector; on time-out the error carries why they don't run."""
 
     def probe() -> list[str] | None:
@@ -254,10 +258,10 @@ def traces(cluster: Nodes, namespace: str, uids: Sequence[str]) -> dict[str, int
     return found
 
 
-def delete(cluster: Nodes, namespace: str, timeout: float = 60.0) -> dict[str, int]:
+def delete(cluster: Nodes, namespace: str, timeout: float = 180.0) -> dict[str, int]:
     """Deletes a namespace and waits until nothing is left of its claims; TimeoutError says what is."""
     uids = claim_uids(cluster, namespace)
-    cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=90s")
+    cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=true", "--timeout=180s")
     deadline = time.monotonic() + timeout
     while any((found := traces(cluster, namespace, uids)).values()):
         if time.monotonic() > deadline:

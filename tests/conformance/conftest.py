@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from tests.conformance.drivers import Driver, Tessera
 from tests.conformance.node import Node
 from tests.conformance.peer import EXPECTED_FAILURES
 
-VERSIONS = os.environ.get("TESSERA_TEST_VERSIONS", ",".join(binaries.offered())).split(",")
+VERSIONS = binaries.tested()
 _peer = drivers.peer(expected_failures=EXPECTED_FAILURES)
 DRIVERS: dict[str, Driver] = {"tessera": Tessera()} | ({_peer.name: _peer} if _peer else {})
 _numbers = itertools.count(1)

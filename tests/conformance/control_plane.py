@@ -63,7 +63,7 @@ def die_with_parent(*command: str) -> list[str]:
 
 
 class ControlPlane:
-    """Use as a context manager. `feature_gates`: for the API server."""
+    """Use as a context manager. `feature_gates`: for the API server, beyond those that the version needs."""
 
     def __init__(self, version: str, *, feature_gates: Mapping[str, bool] | None = None) -> None:
         self.wanted = version
@@ -85,6 +85,7 @@ class ControlPlane:
 
     def _start(self) -> None:
         self.binaries = binaries.obtain(self.wanted)
+        self._settings = self._settings.on(self.binaries.minor)
         self._directory = Path(tempfile.mkdtemp(prefix="tessera-api-"))
         self._started.callback(shutil.rmtree, self._directory, ignore_errors=True)
         self.credentials = credentials.issue(self._directory / "pki", 0)
@@ -149,8 +150,17 @@ class ControlPlane:
         self._api.wait()
 
     def hang(self) -> None:
-        """The API server takes connections and requests, and answers nothing."""
+        """The API server takes connections and requests, and answers nothing from now on."""
         self._api.send_signal(SIGSTOP)
+        wait_for(self._stands_still, "the API server to stand still", START, 0.01)
+
+    def _stands_still(self) -> bool:
+        """A signal reaches the threads of a process one by one."""
+        threads = Path(f"/proc/{self._api.pid}/task").glob("*/stat")
+        try:
+            return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+        except (FileNotFoundError, ProcessLookupError):  # one has just ended
+            return False
 
     def go_on(self) -> None:
         """After `hang`."""

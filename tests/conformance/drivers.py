@@ -200,7 +200,7 @@ class Running:
 
     def spawn(self) -> None:
         """Starts the process, in the main thread, and waits for nothing."""
-        self._before = {path: path.stat().st_ctime_ns for path in self.host.registrations.iterdir()}
+        self._before = {path: _changed(path) for path in self.host.registrations.iterdir()}
         command = self.driver.command(self.host, self._pod_uid)
         argv, variables = in_cluster(self._plane, self.host, command, volatile=self._volatile)
         own = {key: value for key, value in os.environ.items() if not key.startswith("TESSERA_")}
@@ -216,12 +216,12 @@ class Running:
     def has_arrived(self) -> bool:
         """Whether its registration socket is there, `registration` from then on."""
         for path in self.host.registrations.iterdir():
-            if path.is_socket() and self._before.get(path) != path.stat().st_ctime_ns:
+            if path.is_socket() and self._before.get(path) != _changed(path) is not None:
                 self.registration = path
                 return True
         return False
 
-    def start(self, seconds: float = 20.0) -> Path:
+    def start(self, seconds: float = 60.0) -> Path:
         """`spawn`, and waits until it has arrived."""
         self.spawn()
         deadline = time.monotonic() + seconds
@@ -235,7 +235,7 @@ class Running:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Ends it by this signal; its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
@@ -249,3 +249,11 @@ class Running:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _changed(path: Path) -> int | None:
+    """When a file was changed, in nanoseconds; None where it is gone."""
+    try:
+        return path.stat().st_ctime_ns
+    except FileNotFoundError:
+        return None

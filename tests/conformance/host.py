@@ -5,9 +5,11 @@ Everything lies below one directory with a short name: a Unix socket's path has 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +82,14 @@ class Host:
         """All that a driver has made on the node, relative to the root.
 
         Not what lies directly in its own directory: sockets, locks, and a file for all claims, if it has one.
+        By os.walk, which passes over what the driver removes meanwhile.
         """
         found = (
-            *(path for path in self.plugins.rglob("*") if len(path.relative_to(self.plugins).parts) > 2),
-            *(path for where in (self.cdi, self.run, self.state) for path in where.rglob("*")),
+            Path(where, name)
+            for directory in (self.plugins, self.cdi, self.run, self.state)
+            for where, *names in os.walk(directory)
+            for name in chain(*names)
+            if directory != self.plugins or len(Path(where).relative_to(self.plugins).parts) > 1
         )
         return {str(path.relative_to(self.root)) for path in found}
 

@@ -30,7 +30,7 @@ _NO_ANSWER = (
 )
 
 
-async def until(what: Callable[[], Awaitable[bool]], why: str, seconds: float = 10.0) -> None:
+async def until(what: Callable[[], Awaitable[bool]], why: str, seconds: float = 60.0) -> None:
     """Asks again and again; AssertionError names what did not come to pass."""
     try:
         async with asyncio.timeout(seconds):
@@ -73,7 +73,7 @@ class Node:
             return process.has_arrived()
 
         try:
-            await until(has_arrived, "a registration socket of the second process", 20.0)
+            await until(has_arrived, "a registration socket of the second process")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{process.log.read_text()}") from error
         return process

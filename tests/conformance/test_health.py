@@ -19,7 +19,7 @@ VERSIONS = {"v1": "v1.DRAResourceHealth", "v1alpha1": "v1alpha1.DRAResourceHealt
 
 async def first(node: Node, version: str) -> Any:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(60),
         aclosing(watch_health(Path(node.info.endpoint), version=version)) as stream,
     ):
         return await anext(stream)

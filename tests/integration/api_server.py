@@ -82,6 +82,7 @@ class ApiServer:
         self._changed = asyncio.Condition()
         self._refusals: list[_Refusal] = []
         self._delays: list[tuple[float, Callable[[Seen], bool]]] = []
+        self._held: list[tuple[asyncio.Event, Callable[[Seen], bool]]] = []
         self._streams: dict[web.StreamResponse, web.Request] = {}
         self._ended: set[web.StreamResponse] = set()
         self._runner: web.AppRunner | None = None
@@ -148,6 +149,12 @@ class ApiServer:
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self._refusals.append(_Refusal(status, when, times, reason, headers))
 
+    def hold(self, *, when: Callable[[Seen], bool]) -> asyncio.Event:
+        """Such requests are answered once the event is set."""
+        released = asyncio.Event()
+        self._held.append((released, when))
+        return released
+
     def delay(self, seconds: float, *, when: Callable[[Seen], bool] = lambda _: True) -> None:
         """Answers requests that `when` picks so much later, from now on."""
         self._delays.append((seconds, when))
@@ -206,6 +213,9 @@ class ApiServer:
         seen = Seen(time.monotonic(), request.method, path, dict(request.query), dict(request.headers))
         self.requests.append(seen)
         await asyncio.sleep(max((seconds for seconds, when in self._delays if when(seen)), default=0))
+        for released, when in self._held:
+            if when(seen):
+                await released.wait()
         for refusal in self._refusals:
             if refusal.times > 0 and refusal.when(seen):
                 refusal.times -= 1

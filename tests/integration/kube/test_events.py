@@ -253,6 +253,6 @@ async def test_run_is_woken_from_another_thread(told: Told) -> None:
 
 
 async def _until(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not what():  # noqa: ASYNC110 - a server's state has no event to wait for
             await asyncio.sleep(0.01)

@@ -39,8 +39,39 @@ def test_version_by_minor_or_exact(wanted: str) -> None:
 
 @pytest.mark.parametrize("wanted", ["1.34", "1.37.1", "1.3", "", "latest"])
 def test_version_that_is_not_pinned(wanted: str) -> None:
-    with pytest.raises(MissingError, match=r"isn't pinned in \S+; there is 1\.36\.3, 1\.37\.2"):
+    with pytest.raises(MissingError, match=r"isn't pinned in \S+; there is 1\.35\.4, 1\.36\.3, 1\.37\.2"):
         binaries.resolve_version(wanted)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ["1.37", "1.36"]),
+        ({"TESSERA_TEST_VERSIONS": "1.35"}, ["1.35"]),
+        ({"TESSERA_TEST_VERSIONS": "1.36,1.35"}, ["1.36", "1.35"]),
+        ({"KUBE_BIN": "/there"}, ["1.37"]),
+    ],
+    ids=["default", "one", "two", "given binaries"],
+)
+def test_versions_that_a_run_tests(
+    environment: dict[str, str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TESSERA_TEST_VERSIONS", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert binaries.tested() == expected
+    assert set(expected) <= binaries.supported().keys()
+
+
+def test_key_sees_a_program_of_our_own(tmp_path: Path) -> None:
+    module = binaries._cert_manager_module()
+    copy = dataclasses.replace(module, directory=tmp_path / "m")
+    shutil.copytree(module.directory, copy.directory)
+    key = module.key("1.26.8")
+    assert copy.key("1.26.8") == key
+    with (copy.directory / "main.go").open("a") as file:
+        file.write("\n")
+    assert copy.key("1.26.8") != key
 
 
 def test_key_sees_module_flags_and_toolchain(tmp_path: Path) -> None:

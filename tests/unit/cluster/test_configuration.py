@@ -50,6 +50,24 @@ def test_kubelet_fields_of_a_person_win() -> None:
     assert document["cpuManagerPolicy"] == "static"
 
 
+NEEDED = {"DRAConsumableCapacity": True, "DRADeviceTaints": True, "ResourceHealthStatus": True}
+
+
+@pytest.mark.parametrize(
+    ("minor", "chosen", "expected"),
+    [
+        (35, {}, NEEDED),
+        (35, {"A": True}, NEEDED | {"A": True}),
+        (35, {"DRADeviceTaints": False}, NEEDED | {"DRADeviceTaints": False}),
+        (36, {}, {}),
+        (37, {"A": True}, {"A": True}),
+    ],
+    ids=["1.35", "1.35, one more", "1.35, off all the same", "1.36", "1.37, one more"],
+)
+def test_gates_of_a_version(minor: int, chosen: dict[str, bool], expected: dict[str, bool]) -> None:
+    assert Settings(feature_gates=chosen).on(minor).feature_gates == expected
+
+
 def test_gates_reach_every_component_that_takes_them() -> None:
     settings = Settings(feature_gates={"B": False, "A": True}, runtime_config={"g/v1": True})
     for flags in (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import kind
+from tests.cluster import configuration, kind
 from tests.cluster.configuration import Machine
 from tests.cluster.errors import MissingError
 
@@ -30,7 +30,7 @@ def test_committed_configurations(minor: str) -> None:
     assert [node["role"] for node in document["nodes"]] == ["control-plane", "worker"]
     assert {node["image"].split(":v")[1].rsplit(".", 1)[0] for node in document["nodes"]} == {minor}
     assert document["nodes"][1]["labels"] == kind.CARDS_LABEL
-    gates = {"DRAConsumableCapacity": True} if minor == "1.35" else {}
+    gates = configuration.NEEDED_GATES.get(int(minor.split(".")[1]), {})
     assert document.get("featureGates", {}) == gates
 
 
@@ -75,7 +75,7 @@ def test_poor_machine_gets_concessions() -> None:
     }
     assert (proxy["kind"], proxy["oomScoreAdj"]) == ("KubeProxyConfiguration", 0)
     assert "restrict_oom_score_adj = true" in document["containerdConfigPatches"][-1]
-    assert document["featureGates"] == {"DRAConsumableCapacity": True}
+    assert document["featureGates"] == configuration.NEEDED_GATES[35]
 
 
 def test_missing_programs_are_named_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
