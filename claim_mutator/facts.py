@@ -31,7 +31,7 @@ class UnsupportedServer(Exception):  # noqa: N818 - what it is
 
 
 class ClusterFacts:
-    """`cluster` is always the latest that is known."""
+    """Followed by `run`."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         """namespace: where we may create templates; only a dry run does."""
@@ -40,7 +40,8 @@ class ClusterFacts:
         self._drops_capacity = False
         self._stocks: dict[str, Stock] = {}
         self._version: tuple[int, int] | None = None
-        self.cluster = Cluster()
+        self._cluster: Cluster | None = Cluster()
+        self._sizes: tuple[int, ...] = ()
         self.slices = Reflector(
             client,
             paths.resource_slices(),
@@ -51,7 +52,7 @@ class ClusterFacts:
             client,
             paths.namespaces(),
             params={"labelSelector": f"{TRUSTED_LABEL}=true"},
-            on_change=lambda _: self._update(),
+            on_change=lambda _: self._forget(),
         )
 
     @property
@@ -91,7 +92,7 @@ class ClusterFacts:
             if (version, drops) != (self._version, self._drops_capacity):
                 _log.info("Kubernetes %d.%d", *version)
                 self._version, self._drops_capacity = version, drops
-                self._update()
+                self._forget()
             await asyncio.sleep(_VERSION_AGE)
 
     async def _sees_capacity_dropped(self) -> bool:
@@ -117,18 +118,26 @@ class ClusterFacts:
             del self._stocks[change.key]
         else:
             self._stocks[change.key] = stock
-        self._update()
+        self._forget()
 
-    def _update(self) -> None:
-        trusted = frozenset(each["metadata"]["name"] for each in self.namespaces.objects.values())
-        cluster = cluster_of(
-            self._stocks.values(),
-            self._version or Cluster.version,
-            trusted,
-            drops_capacity=self._drops_capacity,
-        )
-        if cluster.card_sizes != self.cluster.card_sizes:
-            _log.info(
-                "memory sizes of the cluster's cards: %s MiB", [size >> 20 for size in cluster.card_sizes]
+    def _forget(self) -> None:
+        self._cluster = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The latest that is known. Made when asked for: at the start slices come by the thousand."""
+        if self._cluster is None:
+            trusted = frozenset(each["metadata"]["name"] for each in self.namespaces.objects.values())
+            self._cluster = cluster_of(
+                self._stocks.values(),
+                self._version or Cluster.version,
+                trusted,
+                drops_capacity=self._drops_capacity,
             )
-        self.cluster = cluster
+            self._say_sizes(self._cluster.card_sizes)
+        return self._cluster
+
+    def _say_sizes(self, sizes: tuple[int, ...]) -> None:
+        if sizes != self._sizes:
+            _log.info("memory sizes of the cluster's cards: %s MiB", [size >> 20 for size in sizes])
+            self._sizes = sizes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from claim_mutator.cluster import Card
 from claim_mutator.metadata import MODE, NO_USE_TYPE, NO_USE_UUID, USE_TYPE, USE_UUID
@@ -82,6 +83,7 @@ def shown(product: str) -> str:
     return f"nvidia-{_lower(product)}"
 
 
+@lru_cache(maxsize=1024)
 def matches(product: str, term: str) -> bool:
     """As the CEL expression does: a part of the name, in whatever case."""
     return bool(product) and _lower(term) in shown(product)
