@@ -32,6 +32,12 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+        self._count_reviews()
+        self._count_templates()
+        self._count_quotas()
+        self._legacy = _LegacyQuotas(self.registry) if legacy else None
+
+    def _count_reviews(self) -> None:
         self.admissions = Counter(
             "tessera_mutator_admissions",
             "Admission reviews answered, by result.",
@@ -51,6 +57,15 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        for reason in REASONS:
+            self.refusals.labels(reason=reason)
+        self._of_result = {
+            result: (self.admissions.labels(result=result), self.seconds.labels(result=result))
+            for result in RESULTS
+        }
+
+    def _count_templates(self) -> None:
+        """And what else a replica looks after."""
         self.templates_created = Counter(
             "tessera_mutator_templates_created",
             "ResourceClaimTemplates made by this process.",
@@ -76,6 +91,8 @@ class Metrics:
             "1 for the replica that removes unused templates and counts quotas.",
             registry=self.registry,
         )
+
+    def _count_quotas(self) -> None:
         quota = ("namespace", "quota", "key")
         self.quota_used = Gauge(
             "tessera_quota_used",
@@ -86,13 +103,6 @@ class Metrics:
         self.quota_hard = Gauge(
             "tessera_quota_hard", "What it may come to at most.", quota, registry=self.registry
         )
-        self._legacy = _LegacyQuotas(self.registry) if legacy else None
-        for reason in REASONS:
-            self.refusals.labels(reason=reason)
-        self._of_result = {
-            result: (self.admissions.labels(result=result), self.seconds.labels(result=result))
-            for result in RESULTS
-        }
 
     def answered(self, result: str, reason: str, seconds: float) -> None:
         """A review. reason: of a refusal."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.interposer.bench import MI, Bench
-from tests.integration.interposer.test_families import CUDA
+from tests.integration.interposer.families import CUDA
 
 LIMIT = 300 * MI
 HOPPER = "GPU-7a1c40f2-91d3-4e05-8b6a-d0c2e4f61801"

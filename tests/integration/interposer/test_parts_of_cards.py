@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.interposer.bench import MI, Bench
-from tests.integration.interposer.test_families import CUDA
+from tests.integration.interposer.families import CUDA
 
 CONTEXT = 64
 

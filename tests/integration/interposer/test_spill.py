@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.interposer.bench import CARD_BYTES, MI, SMALL, Bench
-from tests.integration.interposer.test_families import CUDA
+from tests.integration.interposer.families import CUDA
 
 OUT_OF_MEMORY = 2
 LIMIT = 300 * MI
