@@ -185,7 +185,7 @@ def test_exception_in_the_block_shows_logs_and_ends_the_cluster(capfd: pytest.Ca
         raise ZeroDivisionError
     assert footprint.left() == []
     said = capfd.readouterr().err
-    for name in ("kubelet.log", "kube-apiserver.log", "containerd.log", "kubectl get events"):
+    for name in ("kubelet.log", "kube-apiserver.log", "containerd.log", "kubectl get -A events"):
         assert name in said
 
 
