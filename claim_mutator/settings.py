@@ -79,14 +79,16 @@ class Settings:
         readings.whole(1, 1 << 20), "MiB that one unit of memory means; 1024: GiB", 1
     )
     privileged: Literal["deny", "allow"] = setting(
-        readings.one_of("deny", "allow"), "Pods with GPUs and a privileged container", "deny"
+        readings.one_of("deny", "allow"), "deny or allow: Pods with GPUs and a privileged container", "deny"
     )
     preset_node_name: Literal["deny", "convert"] = setting(
-        readings.one_of("deny", "convert"), "Pods with GPUs and a preset nodeName", "deny"
+        readings.one_of("deny", "convert"),
+        "deny, or convert to an affinity: Pods with GPUs and a preset nodeName",
+        "deny",
     )
     high_priority: Literal["allow", "trusted"] = setting(
         readings.one_of("allow", "trusted"),
-        "whose Pods may have priority 0: everybody's, or those of trusted namespaces",
+        "allow or trusted: whose Pods may have priority 0, everybody's or those of trusted namespaces",
         "allow",
     )
     runtime_class: str = setting(
@@ -98,7 +100,7 @@ class Settings:
         readings.switch, "NVIDIA_VISIBLE_DEVICES=none for the other containers of Pods with GPUs", False
     )
     placement: Literal["binpack", "spread"] = setting(
-        readings.one_of("binpack", "spread"), "how the nodes' cards are ordered", "binpack"
+        readings.one_of("binpack", "spread"), "binpack or spread: how the nodes' cards are ordered", "binpack"
     )
     replaced_schedulers: Names = setting(
         readings.words(_OBJECT, "names of schedulers with commas in between, or nothing", least=0),
@@ -121,7 +123,9 @@ class Settings:
         readings.switch, "serves HAMi's names of quotas' metrics (hami_...) beside ours", False
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        readings.one_of("debug", "info", "warning", "error"), "what is logged, and what is worse", "info"
+        readings.one_of("debug", "info", "warning", "error"),
+        "debug, info, warning or error: what is logged, and what is worse",
+        "info",
     )
 
     @property

@@ -1,5 +1,5 @@
-"""What both programs need of Kubernetes: configuration, a raw-JSON API client, a reflector, a leader, Events,
-quantities, and a server for those of the cluster who call.
+"""What both programs need in a cluster: settings, configuration, a raw-JSON API client, a reflector, a
+leader, Events, quantities, and a server for those of the cluster who call.
 
 Imports nothing else of this project.
 """
