@@ -10,6 +10,17 @@ from tests.cluster import images
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "tessera"
 NAMESPACE = "tessera-system"
+GPU_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "webhook-answers", "namespace": "default"},
+    "spec": {
+        "containers": [
+            {"name": "c", "image": "localhost/none", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+        ]
+    },
+}
+"""What the webhook is called for."""
 
 
 def upgrade(timeout: str) -> list[str]:

@@ -234,6 +234,17 @@ class Cluster:
         """
         merged = chart.merge(chart.values(DRIVER_ROOT), values or {})
         self.helm(*chart.upgrade(timeout), input=json.dumps(merged))
+        self.wait_for_webhook()
+
+    def wait_for_webhook(self) -> None:
+        """Until the API server reaches it: new endpoints are ready before the node's rules lead to them."""
+        pod = json.dumps(chart.GPU_POD)
+        command = ("kubectl", "create", "--dry-run=server", "-f", "-")
+
+        def answers() -> bool:
+            return "failed calling webhook" not in self.program(*command, input=pod, check=False).stderr
+
+        self.wait(answers, "the webhook's answer")
 
     def wait(self, look: Callable[[], T], what: str, timeout: float = 180.0, interval: float = 0.2) -> T:
         """Calls `look` until its answer is true in Python's sense, returns that; WaitError names `what`."""

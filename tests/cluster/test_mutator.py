@@ -171,6 +171,7 @@ def test_while_nobody_answers_gpu_pods_are_refused_and_others_are_not(
     finally:
         cluster.kubectl("scale", "--replicas=2", *deployment)
         cluster.kubectl("rollout", "status", *deployment, "--timeout=180s")
+        cluster.wait_for_webhook()
     create(cluster, namespace, [gpu | {"metadata": {"name": "again", "labels": {"app": "corpus"}}}])
     vertical.running(cluster, namespace, "app=corpus", 1)
 
