@@ -59,16 +59,25 @@ def access() -> Any:
 
 
 @contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor; AbiError where there is none."""
+    try:
+        descriptor = os.open(path, os.O_CLOEXEC | flags)
+    except OSError as error:
+        raise AbiError(f"{path}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator[tuple[Any, int, int]]:
     """The file's address, its size in bytes and its descriptor; AbiError where it is shorter than `size`.
 
     `whole`: so much is mapped where the file has it.
     """
-    try:
-        descriptor = os.open(path, os.O_CLOEXEC | (os.O_RDWR if writable else os.O_RDONLY))
-    except OSError as error:
-        raise AbiError(f"{path}: {error.strerror}") from error
-    try:
+    with _opened(path, os.O_RDWR if writable else os.O_RDONLY) as descriptor:
         length = os.fstat(descriptor).st_size
         if length < size:
             raise AbiError(f"{path}: {length} bytes, expected {size}")
@@ -79,8 +88,6 @@ def mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator
                 yield ffi.cast("void *", buffer), length, descriptor
             finally:
                 ffi.release(buffer)
-    finally:
-        os.close(descriptor)
 
 
 _threads = threading.Lock()
@@ -94,21 +101,13 @@ def writing(path: Path) -> Iterator[None]:
     The lock is on the directory of the claim, which no container sees: who can open a file can lock it, and
     a tenant can open his limits. It ends with its holder. AbiError where a writer doesn't come to an end.
     """
-    claim = path.parent.parent
-    try:
-        descriptor = os.open(claim, os.O_CLOEXEC | os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise AbiError(f"{claim}: {error.strerror}") from error
-    try:
-        with _threads:
-            deadline = time.monotonic() + _PATIENCE
-            while not _locked(descriptor):
-                if time.monotonic() > deadline:
-                    raise AbiError(f"{path}: another process has been writing here for {_PATIENCE:.0f} s")
-                time.sleep(0.001)
-            yield
-    finally:
-        os.close(descriptor)
+    with _opened(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor, _threads:
+        deadline = time.monotonic() + _PATIENCE
+        while not _locked(descriptor):
+            if time.monotonic() > deadline:
+                raise AbiError(f"{path}: another process has been writing here for {_PATIENCE:.0f} s")
+            time.sleep(0.001)
+        yield
 
 
 def _locked(descriptor: int) -> bool:
@@ -122,11 +121,7 @@ def _locked(descriptor: int) -> bool:
 @contextmanager
 def copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]:
     """As `mapped`, but a copy: a tenant may shorten his file, and whoever reads a mapping dies of that."""
-    try:
-        descriptor = os.open(path, os.O_CLOEXEC | os.O_RDONLY)
-    except OSError as error:
-        raise AbiError(f"{path}: {error.strerror}") from error
-    try:
+    with _opened(path, os.O_RDONLY) as descriptor:
         copy = bytearray(whole)
         length = os.preadv(descriptor, [copy], 0)
         if length < least:
@@ -136,8 +131,6 @@ def copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]
             yield ffi.cast("void *", buffer), length, descriptor
         finally:
             ffi.release(buffer)
-    finally:
-        os.close(descriptor)
 
 
 def text(value: Any) -> str:
