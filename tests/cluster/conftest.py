@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
+from tests.cluster.rack import TWO, Rack, new_namespace
 
 VERSIONS = binaries.tested()
 ALONE = ("test_claims", "test_corpus")  # with clusters of their own; so many tests that they get one
@@ -26,6 +27,41 @@ def installed_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(version=request.param) as cluster:
         cluster.install_chart()
         yield cluster
+
+
+# Of modules that have a `rack`: its cluster with such cards in the node, and a namespace there.
+
+
+@pytest.fixture
+def two(rack: Rack) -> Cluster:
+    return rack.holding(TWO)
+
+
+@pytest.fixture
+def one(rack: Rack) -> Cluster:
+    return rack.holding("one")
+
+
+@pytest.fixture
+def eight(rack: Rack) -> Cluster:
+    return rack.holding("eight")
+
+
+@pytest.fixture
+def mixed(rack: Rack) -> Cluster:
+    return rack.holding("mixed")
+
+
+@pytest.fixture
+def instances(rack: Rack) -> Cluster:
+    return rack.holding("instances")
+
+
+@pytest.fixture
+def namespace(rack: Rack, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = new_namespace(rack.cluster, request.node.name)
+    yield name
+    rack.cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 class ByCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster import corpus, vertical
 from tests.cluster.cluster import Cluster
 from tests.cluster.corpus import CARDS, LABEL
-from tests.cluster.rack import TWO, Rack, create, limit, new_namespace, share, until_free, waiting
+from tests.cluster.rack import TWO, Rack, create, limit, share, until_free, waiting
 
 pytestmark = pytest.mark.cluster
 
@@ -23,23 +23,6 @@ def rack(installed_cluster: Cluster) -> Iterator[Rack]:
     rack = Rack(installed_cluster)
     yield rack
     rack.holding(TWO)
-
-
-@pytest.fixture
-def two(rack: Rack) -> Cluster:
-    return rack.holding(TWO)
-
-
-@pytest.fixture
-def one(rack: Rack) -> Cluster:
-    return rack.holding("one")
-
-
-@pytest.fixture
-def namespace(rack: Rack, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = new_namespace(rack.cluster, request.node.name)
-    yield name
-    rack.cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def test_every_container_has_its_own_limit(two: Cluster, namespace: str) -> None:

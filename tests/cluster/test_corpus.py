@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import corpus, vertical
 from tests.cluster.cluster import Cluster, CommandError
 from tests.cluster.corpus import CARDS, LABEL
-from tests.cluster.rack import TWO, Rack, create, held, limit, new_namespace, waiting
+from tests.cluster.rack import TWO, Rack, create, held, limit, waiting
 
 pytestmark = pytest.mark.cluster
 
@@ -61,38 +61,6 @@ def rack(installed_cluster: Cluster) -> Iterator[Rack]:
     yield rack
     rack.holding(TWO)
     installed_cluster.install_chart()
-
-
-@pytest.fixture
-def two(rack: Rack) -> Cluster:
-    return rack.holding(TWO)
-
-
-@pytest.fixture
-def one(rack: Rack) -> Cluster:
-    return rack.holding("one")
-
-
-@pytest.fixture
-def eight(rack: Rack) -> Cluster:
-    return rack.holding("eight")
-
-
-@pytest.fixture
-def mixed(rack: Rack) -> Cluster:
-    return rack.holding("mixed")
-
-
-@pytest.fixture
-def instances(rack: Rack) -> Cluster:
-    return rack.holding("instances")
-
-
-@pytest.fixture
-def namespace(rack: Rack, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = new_namespace(rack.cluster, request.node.name)
-    yield name
-    rack.cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def runs(cluster: Cluster, namespace: str, manifest: str) -> None:
