@@ -22,6 +22,7 @@ from typing import Any
 
 from interposer.abi_files import (
     AbiError,
+    Copy,
     access,
     access_library_path,
     check_header,
@@ -29,6 +30,7 @@ from interposer.abi_files import (
     copied,
     ffi,
     install,
+    is_left_by_another_release,
     library_path,
     mapped,
     shim_paths,
@@ -191,7 +193,7 @@ def _packed(limits: Limits) -> Any:
     _validate(limits)
     struct = ffi.new("struct tessera_limits *")
     struct.magic = constant("TESSERA_LIMITS_MAGIC")
-    struct.version = constant("TESSERA_ABI_VERSION")
+    struct.version = constant("TESSERA_LIMITS_VERSION")
     struct.size = ffi.sizeof("struct tessera_limits")
     struct.uuid = _encoded("uuid", limits.uuid, constant("TESSERA_UUID_SIZE"))
     struct.claim = _encoded("claim", limits.claim, constant("TESSERA_CLAIM_SIZE"))
@@ -250,7 +252,7 @@ def _mapped_limits(path: Path) -> Iterator[Any]:
     least, whole = constant("TESSERA_LIMITS_SIZE_0"), ffi.sizeof("struct tessera_limits")
     with mapped(path, least, writable=False, whole=whole) as (address, _, _):
         struct = ffi.cast("struct tessera_limits *", address)
-        check_header(path, struct, constant("TESSERA_LIMITS_MAGIC"), least)
+        check_header(path, struct, "LIMITS", least)
         yield address
 
 
@@ -306,11 +308,12 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
 
 # --- usage -------------------------------------------------------------------------------------------------
 
+_SLOTS_AT = ffi.offsetof("struct tessera_usage", "process")
+
 
 def _usage_valid(path: Path) -> bool:
-    header = ffi.offsetof("struct tessera_usage", "process")  # all that is looked at; each Prepare asks
-    with copied(path, header, header) as (address, _, descriptor):
-        return bool(access().tessera_usage_valid(address, os.fstat(descriptor).st_size))
+    with copied(path, _SLOTS_AT, _SLOTS_AT, head=_SLOTS_AT) as copy:  # each Prepare asks
+        return bool(access().tessera_usage_valid(copy.address, os.fstat(copy.descriptor).st_size))
 
 
 @functools.cache
@@ -324,14 +327,14 @@ def _new_usage() -> bytes:
 def create_usage(path: Path) -> None:
     """Creates the file (0666, sparse). A valid one is left alone, whoever has it mapped.
 
-    A damaged one is repaired where it lies, since processes may have it mapped: it is never shortened, and
-    the living enter themselves again. OSError where the directory can't be written.
+    A damaged one is repaired where it lies, never shortened, since processes may have it mapped: the living
+    enter themselves again. One of another version is replaced, or AbiError: it is in use. OSError: no write.
     """
     size = ffi.sizeof("struct tessera_usage")
-    if not path.exists():
-        install(path, 0o666, _new_usage(), size)
+    if path.exists() and path.stat().st_size >= constant("TESSERA_USAGE_SIZE_0") and _usage_valid(path):
         return
-    if path.stat().st_size >= constant("TESSERA_USAGE_SIZE_0") and _usage_valid(path):
+    if not path.exists() or is_left_by_another_release(path, _SLOTS_AT):
+        install(path, 0o666, _new_usage(), size)
         return
     if path.stat().st_size < size:
         os.truncate(path, size)
@@ -350,25 +353,28 @@ def read_usage(path: Path, since_ns: int | None = None) -> Usage:
     `since_ns`: the spans that end later are read too.
     """
     least, whole = constant("TESSERA_USAGE_SIZE_0"), ffi.sizeof("struct tessera_usage")
-    with copied(path, least, whole) as (address, length, descriptor):
-        usage = ffi.cast("struct tessera_usage *", address)
-        check_header(path, usage, constant("TESSERA_USAGE_MAGIC"), least)
-        if not access().tessera_usage_valid(address, length):
+    with copied(path, least, whole, head=_SLOTS_AT) as copy:
+        usage = ffi.cast("struct tessera_usage *", copy.address)
+        check_header(path, usage, "USAGE", least)
+        if not access().tessera_usage_valid(copy.address, copy.length):
             raise AbiError(f"{path}: slots is {usage.slots}, expected {constant('TESSERA_SLOTS')}")
+        copy.bring_as_one(ffi.offsetof("struct tessera_usage", "last_operation"), 16)  # before the slots
         capacity = min(usage.slots_high, constant("TESSERA_SLOTS"))
+        copy.bring(_SLOTS_AT, capacity * ffi.sizeof("struct tessera_process"))
         living = ffi.new("struct tessera_living[]", max(capacity, 1))
-        count = access().tessera_usage_living(address, descriptor, living, capacity)
-        peak = access().tessera_usage_peak(address)
+        count = access().tessera_usage_living(copy.address, copy.descriptor, living, capacity)
+        peak = access().tessera_usage_peak(copy.address)
         processes = tuple(_process(living[index]) for index in range(count))
-        spans = () if since_ns is None else _spans(address, length, since_ns)
-    held = sum(each.memory_bytes + each.context_bytes + each.module_bytes for each in processes)
+        spans = () if since_ns is None else _spans(copy, since_ns)
+        held = sum(living[index].process.bytes for index in range(count))
     return Usage(memory_bytes=held, peak_memory_bytes=peak, processes=processes, spans=spans)
 
 
-def _spans(address: Any, length: int, since_ns: int) -> tuple[Span, ...]:
+def _spans(copy: Copy, since_ns: int) -> tuple[Span, ...]:
     most = constant("TESSERA_SPANS")
+    copy.bring(ffi.offsetof("struct tessera_usage", "spans"), most * ffi.sizeof("struct tessera_span"))
     found = ffi.new("struct tessera_span[]", most)
-    count = access().tessera_usage_spans(address, length, since_ns, found, most)
+    count = access().tessera_usage_spans(copy.address, copy.length, since_ns, found, most)
     return tuple(
         Span(each.slot, each.start_ns, each.start_ns + each.length_us * 1000) for each in found[0:count]
     )
@@ -379,7 +385,7 @@ def _process(living: Any) -> Process:
     return Process(
         slot=living.slot,
         pid=living.pid,
-        memory_bytes=counters.memory_bytes,
+        memory_bytes=max(0, counters.bytes - counters.context_bytes - counters.module_bytes),
         context_bytes=counters.context_bytes,
         module_bytes=counters.module_bytes,
         launches=counters.launches,

@@ -118,19 +118,47 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
+_GLANCES = 100  # a tenant may write faster than anybody reads
+
+
+class Copy:
+    """Parts of a file at their places; what was not brought, or is behind the file's end, is zero."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.length = min(os.fstat(descriptor).st_size, size)
+        self._bytes = bytearray(size)
+        self.buffer = ffi.from_buffer(self._bytes)
+        self.address = ffi.cast("void *", self.buffer)
+
+    def bring(self, start: int, size: int) -> None:
+        if size > 0:
+            os.preadv(self.descriptor, [memoryview(self._bytes)[start : start + size]], start)
+
+    def bring_as_one(self, start: int, size: int) -> None:
+        """All of one moment, of what never comes back to what it was: until it is the same twice."""
+        for _ in range(_GLANCES):
+            before = self._bytes[start : start + size]
+            self.bring(start, size)
+            if self._bytes[start : start + size] == before:
+                return
+
+
 @contextmanager
-def copied(path: Path, least: int, whole: int) -> Iterator[tuple[Any, int, int]]:
-    """As `mapped`, but a copy: a tenant may shorten his file, and whoever reads a mapping dies of that."""
+def copied(path: Path, least: int, whole: int, *, head: int) -> Iterator[Copy]:
+    """A copy, of which the first `head` bytes are there; AbiError where the file is shorter than `least`.
+
+    Not mapped: a tenant may shorten his file, and whoever reads a mapping dies of that.
+    """
     with _opened(path, os.O_RDONLY) as descriptor:
-        copy = bytearray(whole)
-        length = os.preadv(descriptor, [copy], 0)
-        if length < least:
-            raise AbiError(f"{path}: {length} bytes, expected {least}")
-        buffer = ffi.from_buffer(copy)
+        copy = Copy(descriptor, whole)
         try:
-            yield ffi.cast("void *", buffer), length, descriptor
+            if copy.length < least:
+                raise AbiError(f"{path}: {copy.length} bytes, expected {least}")
+            copy.bring(0, head)
+            yield copy
         finally:
-            ffi.release(buffer)
+            ffi.release(copy.buffer)
 
 
 def text(value: Any) -> str:
@@ -141,15 +169,33 @@ def constant(name: str) -> int:
     return int(ffi.integer_const(name))
 
 
-def check_header(path: Path, struct: Any, magic: int, size: int) -> None:
-    """Names the first field of a file's header that this code can't go by."""
-    version = constant("TESSERA_ABI_VERSION")
+def check_header(path: Path, struct: Any, kind: str, size: int) -> None:
+    """Names the first field of a header that this code can't go by. `kind`: LIMITS or USAGE."""
+    magic, version = constant(f"TESSERA_{kind}_MAGIC"), constant(f"TESSERA_{kind}_VERSION")
     if struct.magic != magic:
         raise AbiError(f"{path}: magic is {struct.magic:#010x}, expected {magic:#010x}")
-    if not 1 <= struct.version <= version:
-        raise AbiError(f"{path}: version is {struct.version}, expected 1 to {version}")
+    if struct.version != version:
+        raise AbiError(f"{path}: version is {struct.version}, expected {version}")
     if struct.size < size:
         raise AbiError(f"{path}: size is {struct.size}, expected at least {size}")
+
+
+def is_left_by_another_release(path: Path, header: int) -> bool:
+    """Whether a usage file's processes counted in another way, and are gone. AbiError: they aren't.
+
+    `header`: bytes before the slots.
+    """
+    with copied(path, 0, header, head=header) as copy:
+        if not access().tessera_usage_foreign(copy.address):
+            return False
+        found = ffi.cast("struct tessera_usage *", copy.address).version
+        version = constant("TESSERA_USAGE_VERSION")
+        if access().tessera_usage_in_use(copy.descriptor):
+            raise AbiError(
+                f"{path}: version is {found}, expected {version}: the claim's pods run with another "
+                "release's library; delete these pods, so that they are made anew"
+            )
+    return True
 
 
 def install(path: Path, mode: int, content: bytes, length: int) -> None:

@@ -18,6 +18,8 @@ from interposer.abi import Policy, Span
 
 MILLISECOND = 1_000_000
 LEASE = 1_000 * MILLISECOND
+MEASURED = 30_000 * MILLISECOND
+"""So long after a lease its stretch counts (interposer/src/limits.c)."""
 _MEMORY = 400 * MILLISECOND  # what is older counts less and less
 _SHORTEST_DELAY, _LONGEST_DELAY = 30 * MILLISECOND, 500 * MILLISECOND
 _SLACK = 1.25  # who uses so much may use a quarter more, so that a growing load is not held back
@@ -40,6 +42,15 @@ class Process:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What is in force for a grant, until `until`. `stretch`: thousandths."""
+
+    cores: int
+    stretch: int
+    until: int
+
+
+@dataclass(frozen=True)
 class Grant:
     """One grant at a moment."""
 
@@ -51,6 +62,8 @@ class Grant:
     processes: tuple[Process, ...]
     spans: tuple[Span, ...] = ()
     """All that end after `Memory.seen_until`."""
+    told: Terms | None = None
+    """What its file says: another agent's, where this one has just begun."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +72,6 @@ class Snapshot:
 
     now: int
     grants: tuple[Grant, ...]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What is in force for a grant, until `until`. `stretch`: thousandths."""
-
-    cores: int
-    stretch: int
-    until: int
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,13 @@ def control(memory: Memory, snapshot: Snapshot) -> tuple[Memory, dict[str, Terms
     if memory.looked == 0 or since <= 0:
         return _first(snapshot), {}
     fade = math.exp(-since / _MEMORY)
+    weight = _MEMORY * (1 - fade) / since  # of what is new: the same share, however often one looks
     seen_until, turns, table = _turns(memory, snapshot)
-    known = {
-        grant.name: _known(memory.grants.get(grant.name, Known()), grant, fade, turns.get(grant.name, Had()))
-        for grant in snapshot.grants
-    }
-    passed = memory.passed * fade + since
+    known = {}
+    for grant in snapshot.grants:
+        before = memory.grants.get(grant.name, _new(grant, snapshot.now))
+        known[grant.name] = _known(before, grant, turns.get(grant.name, Had()), fade, weight)
+    passed = memory.passed * fade + since * weight
     new: dict[str, Terms] = {}
     for name, terms in _terms(snapshot, known, passed).items():
         if _is_news(known[name].terms, terms, snapshot.now):
@@ -121,15 +126,22 @@ def control(memory: Memory, snapshot: Snapshot) -> tuple[Memory, dict[str, Terms
 
 
 def _first(snapshot: Snapshot) -> Memory:
-    known = {grant.name: Known(_by_slot(grant)) for grant in snapshot.grants}
+    known = {
+        grant.name: replace(_new(grant, snapshot.now), processes=_by_slot(grant)) for grant in snapshot.grants
+    }
     return Memory(snapshot.now, 0.0, snapshot.now, Table(), known)
+
+
+def _new(grant: Grant, now: int) -> Known:
+    told = grant.told
+    return Known(terms=told if told is not None and now < told.until + MEASURED else None)
 
 
 def _by_slot(grant: Grant) -> dict[int, Process]:
     return {process.slot: process for process in grant.processes}
 
 
-def _known(before: Known, grant: Grant, fade: float, turns: Had) -> Known:
+def _known(before: Known, grant: Grant, turns: Had, fade: float, weight: float) -> Known:
     busy = short = 0
     is_at_work = is_waiting = False
     for process in grant.processes:
@@ -142,9 +154,9 @@ def _known(before: Known, grant: Grant, fade: float, turns: Had) -> Known:
         is_at_work |= process.launches > was.launches or process.there is not None
     return Known(
         processes=_by_slot(grant),
-        busy=before.busy * fade + busy,
-        short=before.short * fade + short,
-        had=Had(before.had.there * fade + turns.there, before.had.own * fade + turns.own),
+        busy=before.busy * fade + busy * weight,
+        short=before.short * fade + short * weight,
+        had=Had(before.had.there * fade + turns.there * weight, before.had.own * fade + turns.own * weight),
         is_at_work=is_at_work or is_waiting,
         is_waiting=is_waiting,
         terms=before.terms,
@@ -201,7 +213,7 @@ def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dic
         if not _is_capped(grant) or not known[grant.name].is_at_work:
             continue
         others = [part for name, part in unseen.items() if name != grant.name and part > _UNSEEN]
-        stretch = _stretch(known[grant.name].had, others, passed)
+        stretch = _stretch(known[grant.name], others, passed)
         cores = max(1, round(allowed[grant.name]))
         found[grant.name] = Terms(cores, stretch, snapshot.now + LEASE)
     return found
@@ -214,7 +226,10 @@ def _unseen(grant: Grant, known: Known, passed: float) -> float:
     return min(1.0, known.short / passed)
 
 
-def _stretch(turns: Had, unseen: list[float], passed: float) -> int:
+def _stretch(known: Known, unseen: list[float], passed: float) -> int:
+    turns = known.had
+    if known.terms is not None and (turns.own <= 0 or passed < _MEMORY / 2):
+        return max(known.terms.stretch, _NO_STRETCH)  # little is known so far, less than who told this
     if turns.own <= 0:
         return _NO_STRETCH
     # When the others were there is not known: while this one was, they had no more than they took, no more

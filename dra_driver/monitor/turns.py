@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 TURN = 2_000_000
 _GAP = 1_000  # rounding too; any real pause between two kernels ends the turn
-_ROUNDING = 20_000  # spans are told in microseconds, and seen by the host's clock
+_ROUNDING = 100_000  # spans are placed on the host's clock by bounds
 
 ProcessName = tuple[str, int]
 """Grant and slot."""

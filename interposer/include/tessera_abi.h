@@ -10,8 +10,8 @@
  *           names the owner's pid in the asker's own namespace.
  *
  * Fixed width, little endian, no implicit padding (asserted below); cffi reads what is between its marks.
- * A reader refuses another magic or a larger version; a larger `size` than its own is a newer minor layout
- * whose tail it ignores. Times are nanoseconds of CLOCK_MONOTONIC, one clock for the whole node.
+ * A reader refuses another magic or version; a larger `size` than its own is a newer minor layout whose tail
+ * it ignores. Times are nanoseconds of CLOCK_MONOTONIC, one clock for the whole node.
  */
 #ifndef TESSERA_ABI_H
 #define TESSERA_ABI_H
@@ -21,9 +21,10 @@
 /* cffi: begin */
 #define TESSERA_LIMITS_MAGIC 0x4c535354 /* "TSSL" */
 #define TESSERA_USAGE_MAGIC 0x55535354  /* "TSSU" */
-#define TESSERA_ABI_VERSION 1
+#define TESSERA_LIMITS_VERSION 1
+#define TESSERA_USAGE_VERSION 2 /* 1 was under a lock: a file is never used both ways */
 
-/* The least that a file of version 1 has: what was added since is behind it. */
+/* The least that a file of its version has: what was added since is behind it. */
 #define TESSERA_LIMITS_SIZE_0 1424
 #define TESSERA_USAGE_SIZE_0 524544
 
@@ -42,9 +43,13 @@
 /* bits of `flags` */
 #define TESSERA_FLAG_SPILL 1 /* may go on in managed memory where the card is full (memoryScaling > 1) */
 
-/* enum of a slot's `state` */
-#define TESSERA_SLOT_FREE 0
-#define TESSERA_SLOT_USED 1
+/* Memory is counted in granules of so many bytes. */
+#define TESSERA_GRANULE 512
+
+/* What stands where in `last_operation` and `sums`, see struct tessera_usage: bits from the lowest. */
+#define TESSERA_NUMBER_SHIFT 20
+#define TESSERA_SLOT_SHIFT 8
+#define TESSERA_TOTAL_SHIFT 28
 
 /* A container's own, smaller limits inside a grant that several containers share. */
 struct tessera_cap {
@@ -78,21 +83,25 @@ struct tessera_limits {
   uint32_t reserved;
 };
 
+/* `bytes` and `entered` are changed together, by a compare-and-swap of 16 bytes. While the slot's own
+   operation is the last one, `bytes` is what it held before, and the header says what it holds. */
 struct tessera_process {
-  uint32_t state;
-  uint32_t pid;            /* in the process's own PID namespace; for people, never for liveness */
-  uint64_t start_ns;       /* when the slot was taken */
-  uint64_t memory_bytes;   /* held on the card: allocations */
-  uint64_t context_bytes;  /* held on the card: contexts */
-  uint64_t module_bytes;   /* held on the card: modules */
+  uint32_t pid;     /* in the process's own PID namespace; for people, never for liveness */
+  uint32_t waiting; /* threads held back by the compute limit right now */
+  /* When the slot was taken, and so whose it is; changed by compare-and-swap alone. 0: it is nobody's, and
+     what stands in its counters means nothing. */
+  uint64_t start_ns;
+  uint64_t bytes;          /* held on the card */
+  uint64_t entered;        /* the number of the operation that `bytes` comes from */
+  uint64_t context_bytes;  /* of these, contexts; a moment late */
+  uint64_t module_bytes;   /* of these, modules; a moment late */
+  uint64_t container;      /* which container of the grant the process is in, where caps tell them apart */
+  uint64_t last_launch_ns; /* when it last launched */
   uint64_t launches;       /* kernels launched */
   uint64_t busy_ns;        /* device time charged */
   uint64_t waited_ns;      /* time held back by the compute limit */
-  uint64_t last_launch_ns; /* when it last launched */
   uint64_t refused;        /* allocations refused by the memory limit */
   uint64_t timed;          /* launches being timed right now */
-  uint64_t container;      /* which container of the grant the process is in, where caps tell them apart */
-  uint64_t waiting;        /* threads held back by the compute limit right now */
   uint64_t resident_ns;    /* since when it has long kernels on the card; 0: it has none */
   uint64_t resident_until; /* when they should have ended, as far as is known */
   uint64_t short_ns;       /* of busy_ns, for kernels that no span tells of */
@@ -111,15 +120,18 @@ struct tessera_usage {
   uint32_t version;
   uint32_t size;  /* bytes of this struct, as the writer knew it */
   uint32_t slots; /* TESSERA_SLOTS */
-  /* Memory. `lock` is 0, or in its low half 1 + the slot whose process changes the totals, in its high half a
-     tag of that process. Its end frees it: who waits takes it over and adds up the living slots. */
-  uint32_t lock;
-  uint32_t waiters;           /* who sleeps on `lock`; a hint, the dead count until the next sweep */
-  uint64_t memory_bytes;      /* sum over the used slots of memory, context and module bytes */
-  uint64_t peak_memory_bytes; /* high-water mark of memory_bytes */
+  /* Memory, without a lock: `last_operation` and `sums` are the one thing that an operation changes, by a
+     compare-and-swap of 16 bytes. From the highest bits: the operation's number (44), which goes up by one;
+     its slot (12); the upper 8 bits of what that slot holds now, in granules; what all hold together (36);
+     the lower 28 bits of what the slot holds. Whoever comes next with another slot first enters that in the
+     slot named here, if nobody has: so at no moment is anything half done that only its author could
+     finish. */
+  uint64_t last_operation;
+  uint64_t sums;
+  uint64_t peak_memory_bytes; /* high-water mark of the sum, that before the last operation included */
   uint64_t swept_ns;          /* when dead processes' slots were last looked for */
-  uint32_t slots_high;        /* slots from this one on are not used */
-  uint32_t reserved_word;
+  uint32_t slots_high;        /* slots from this one on are not used; changed together with `claims` */
+  uint32_t claims;            /* slots taken so far; wraps around */
   uint64_t context_bytes; /* what the last context took of the card, for the next one; 0: not known yet */
   /* Compute, on a cache line of its own; without a lock, so nobody's end leaves anything half done. Device
      time that was taken is repaid, at time_rate percent of real time, at time_ready_ns: launches wait. */
@@ -131,7 +143,9 @@ struct tessera_usage {
   /* The same as time_ready_ns for what a container may use of the grant, at its cap's cores, in the order of
      the caps; the last one: of containers that don't know which they are. */
   uint64_t cap_ready_ns[TESSERA_CAPS + 1];
-  uint64_t reserved[4];
+  uint8_t cap_rate[TESSERA_CAPS + 1]; /* percent of real time at which each of them is repaid */
+  uint8_t reserved_bytes[7];
+  uint64_t context_figure; /* what first contexts took (context_figure.h), changed as one word */
   struct tessera_process process[TESSERA_SLOTS];
   /* Missing in files of TESSERA_USAGE_SIZE_0 bytes. */
   struct tessera_span spans[TESSERA_SPANS];

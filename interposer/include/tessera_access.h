@@ -23,6 +23,12 @@ void tessera_usage_init(struct tessera_usage *usage);
 int tessera_usage_valid(const void *usage, uint64_t bytes);
 int tessera_limits_valid(const void *limits, uint64_t bytes);
 
+/* 1: it is a usage file of another version, whose processes count in another way; else 0. */
+int tessera_usage_foreign(const void *usage);
+
+/* 1: somebody has a slot of the usage file whose descriptor it is, or nobody can tell; else 0. */
+int tessera_usage_in_use(int file);
+
 /* A consistent copy of the limits. 0: done; -1: still being written after a thousand tries. */
 int tessera_limits_read(const void *limits, struct tessera_limits *copy);
 

@@ -13,13 +13,20 @@
 
 void tessera_usage_init(struct tessera_usage *usage) {
   memset(usage, 0, sizeof *usage);
-  usage->version = TESSERA_ABI_VERSION;
+  usage->version = TESSERA_USAGE_VERSION;
   usage->size = sizeof *usage;
   usage->slots = TESSERA_SLOTS;
   store_release(&usage->magic, (uint32_t)TESSERA_USAGE_MAGIC);
 }
 
 int tessera_usage_valid(const void *usage, uint64_t bytes) { return usage_valid(usage, bytes); }
+
+int tessera_usage_foreign(const void *usage) { return usage_foreign(usage); }
+
+int tessera_usage_in_use(int file) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = TESSERA_SLOTS};
+  return fcntl(file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
 
 int tessera_limits_valid(const void *limits, uint64_t bytes) { return limits_valid(limits, bytes); }
 
@@ -36,10 +43,9 @@ void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint64_
 /* Counters of one slot, each read once; they may be of slightly different moments. */
 static void copy_process(const struct tessera_process *from, struct tessera_process *to) {
   memset(to, 0, sizeof *to);
-  to->state = load_acquire(&from->state);
   to->pid = load_relaxed(&from->pid);
-  to->start_ns = load_relaxed(&from->start_ns);
-  to->memory_bytes = load_relaxed(&from->memory_bytes);
+  to->waiting = load_relaxed(&from->waiting);
+  to->start_ns = load_acquire(&from->start_ns);
   to->context_bytes = load_relaxed(&from->context_bytes);
   to->module_bytes = load_relaxed(&from->module_bytes);
   to->launches = load_relaxed(&from->launches);
@@ -48,7 +54,6 @@ static void copy_process(const struct tessera_process *from, struct tessera_proc
   to->last_launch_ns = load_relaxed(&from->last_launch_ns);
   to->refused = load_relaxed(&from->refused);
   to->timed = load_relaxed(&from->timed);
-  to->waiting = load_relaxed(&from->waiting);
   to->resident_ns = load_relaxed(&from->resident_ns);
   to->resident_until = load_relaxed(&from->resident_until);
   to->short_ns = load_relaxed(&from->short_ns);
@@ -60,12 +65,12 @@ uint32_t tessera_usage_living(const void *usage, int file, struct tessera_living
   uint32_t high = usage_slots_high(shared), count = 0;
   int pid;
   for (uint32_t slot = 0; slot < high && count < capacity; slot++) {
-    if (load_acquire(&shared->process[slot].state) != TESSERA_SLOT_USED) continue;
-    if (!slot_alive(file, slot, &pid)) continue;
+    if (!slot_taken(&shared->process[slot]) || !slot_alive(file, slot, &pid)) continue;
     living[count].slot = slot;
     living[count].pid = (uint32_t)pid;
     copy_process(&shared->process[slot], &living[count].process);
-    if (living[count].process.state == TESSERA_SLOT_USED) count++;
+    living[count].process.bytes = usage_held(shared, slot);
+    if (living[count].process.start_ns != 0) count++;
   }
   return count;
 }
@@ -86,8 +91,6 @@ uint32_t tessera_usage_spans(const void *usage, uint64_t bytes, uint64_t since_n
   return count;
 }
 
-uint64_t tessera_usage_peak(const void *usage) {
-  return load_relaxed(&((const struct tessera_usage *)usage)->peak_memory_bytes);
-}
+uint64_t tessera_usage_peak(const void *usage) { return usage_peak(usage); }
 
 #pragma GCC visibility pop

@@ -35,9 +35,10 @@ static inline uint32_t home(uint64_t hash, uint32_t capacity) {
   return (uint32_t)(hash / SHARDS) & (capacity - 1);
 }
 
-/* The block's place, or the empty one where it would go. */
-static struct block *find(struct block *table, uint32_t capacity, enum block_kind kind, uint64_t address) {
-  uint32_t at = home(mix(kind, address), capacity);
+/* The block's place, or the empty one where it would go; `hash` is the block's. */
+static inline struct block *find(struct block *table, uint32_t capacity, uint64_t hash, enum block_kind kind,
+                                 uint64_t address) {
+  uint32_t at = home(hash, capacity);
   while (table[at].address != 0 && (table[at].address != address || table[at].kind != kind))
     at = (at + 1) & (capacity - 1);
   return &table[at];
@@ -50,9 +51,11 @@ static bool grow(struct shard *shard) {
   size_t bytes = (size_t)capacity * sizeof(struct block);
   struct block *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (table == MAP_FAILED) return false;
-  for (uint32_t i = 0; i < shard->capacity; i++)
-    if (shard->table[i].address != 0)
-      *find(table, capacity, kind_of(&shard->table[i]), shard->table[i].address) = shard->table[i];
+  for (uint32_t i = 0; i < shard->capacity; i++) {
+    const struct block *block = &shard->table[i];
+    uint64_t hash = mix(kind_of(block), block->address);
+    if (block->address != 0) *find(table, capacity, hash, kind_of(block), block->address) = *block;
+  }
   if (shard->table != NULL) munmap(shard->table, (size_t)shard->capacity * sizeof(struct block));
   shard->table = table;
   shard->capacity = capacity;
@@ -60,11 +63,12 @@ static bool grow(struct shard *shard) {
 }
 
 bool blocks_add(const struct block *block, struct block *stale) {
-  struct shard *shard = shard_of(mix(kind_of(block), block->address));
+  uint64_t hash = mix(kind_of(block), block->address);
+  struct shard *shard = shard_of(hash);
   lock_take(&shard->lock);
   bool room = (uint64_t)shard->used * 4 < (uint64_t)shard->capacity * 3 || grow(shard);
   if (room) {
-    struct block *place = find(shard->table, shard->capacity, kind_of(block), block->address);
+    struct block *place = find(shard->table, shard->capacity, hash, kind_of(block), block->address);
     *stale = *place;
     if (place->address == 0) shard->used++;
     *place = *block;
@@ -86,13 +90,14 @@ static void remove_at(struct shard *shard, uint32_t hole) {
   shard->used--;
 }
 
-static bool look_up(enum block_kind kind, uint64_t address, struct block *copy, bool take) {
+static inline bool look_up(enum block_kind kind, uint64_t address, struct block *copy, bool take) {
   if (address == 0) return false;
-  struct shard *shard = shard_of(mix(kind, address));
+  uint64_t hash = mix(kind, address);
+  struct shard *shard = shard_of(hash);
   bool found = false;
   lock_take(&shard->lock);
   if (shard->used != 0) {
-    struct block *place = find(shard->table, shard->capacity, kind, address);
+    struct block *place = find(shard->table, shard->capacity, hash, kind, address);
     found = place->address == address;
     if (found) *copy = *place;
     if (found && take) remove_at(shard, (uint32_t)(place - shard->table));

@@ -13,24 +13,26 @@ struct budget budget_of(const struct grant *grant, uint64_t now) {
   return budget;
 }
 
-static uint64_t *cap_word(struct grant *grant) {
+static uint32_t cap_number(const struct grant *grant) {
   const struct tessera_cap *caps = grant->limits->caps;
   bool known = grant->cap >= caps && grant->cap < caps + TESSERA_CAPS;
-  return &grant->region.usage->cap_ready_ns[known ? grant->cap - caps : TESSERA_CAPS];
+  return known ? (uint32_t)(grant->cap - caps) : TESSERA_CAPS;
 }
 
 uint64_t budget_admit(struct grant *grant, struct budget budget, uint64_t now, uint64_t cost) {
+  struct tessera_usage *usage = grant->region.usage;
   uint64_t ready = 0;
-  if (budget.cap_cores != 0) ready = pace_admit_at(cap_word(grant), budget.cap_cores, now, 0, cost);
+  if (budget.cap_cores != 0) ready = pace_admit_capped(usage, cap_number(grant), budget.cap_cores, now, cost);
   if (ready != 0 || budget.cores == 0) return ready;
-  uint64_t uncharged = spans_uncharged(grant->region.usage, now);
-  ready = pace_admit(grant->region.usage, budget.cores, now, uncharged, cost);
+  ready = pace_admit(usage, budget.cores, now, spans_uncharged(usage, now), cost);
   if (ready != 0 && budget.cap_cores != 0)
-    pace_correct_at(cap_word(grant), budget.cap_cores, now, -(int64_t)cost);
+    pace_correct_capped(usage, cap_number(grant), budget.cap_cores, now, -(int64_t)cost);
   return ready;
 }
 
 void budget_correct(struct grant *grant, struct budget budget, uint64_t now, int64_t difference) {
-  if (budget.cap_cores != 0) pace_correct_at(cap_word(grant), budget.cap_cores, now, difference);
-  if (budget.cores != 0) pace_correct(grant->region.usage, budget.cores, now, difference);
+  struct tessera_usage *usage = grant->region.usage;
+  if (budget.cap_cores != 0)
+    pace_correct_capped(usage, cap_number(grant), budget.cap_cores, now, difference);
+  if (budget.cores != 0) pace_correct(usage, budget.cores, now, difference);
 }

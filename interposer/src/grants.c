@@ -14,6 +14,7 @@
 #include "atomics.h"
 #include "blocks.h"
 #include "container.h"
+#include "context_kind.h"
 #include "handles.h"
 #include "hooks.h"
 #include "limits.h"
@@ -28,12 +29,12 @@
 static struct grant grants[GRANTS];
 static struct card cards[GRANTS];
 static uint32_t grant_count, card_count;
-static _Atomic int grants_state;
+_Atomic int grants_found;
 static struct lock loading;
 
 static struct card *device_card[DEVICES];
 static int device_count;
-static atomic_bool devices_mapped;
+atomic_bool grants_mapped;
 static struct lock mapping;
 
 /* The last context that each thread worked in; contexts_epoch tells when to forget it. */
@@ -110,7 +111,9 @@ static bool load_grant(const char *name) {
     snprintf(path, sizeof path, TESSERA_GRANTS_DIRECTORY "/%s/usage", name);
     int error = region_open(&grant->region, path);
     if (error != 0)
-      problem = error == EINVAL ? "not a usage file that this library understands" : strerror(error);
+      problem = error == EINVAL   ? "not a usage file that this library understands"
+                : error == EPROTO ? "counted in another release's way: this one starts when the pod is made anew"
+                                  : strerror(error);
   }
   if (problem != NULL) {
     log_error("%s: %s", path, problem);
@@ -136,6 +139,7 @@ static void after_fork(void) {
   loading.word = 0;
   mapping.word = 0;
   blocks_reset();
+  context_kind_reset();
   handles_reset();
   hooks_reset();
   overhead_reset();
@@ -215,14 +219,14 @@ static enum grants_state load_directory(void) {
 }
 
 enum grants_state grants_load(void) {
-  int state = atomic_load_explicit(&grants_state, memory_order_acquire);
+  int state = atomic_load_explicit(&grants_found, memory_order_acquire);
   if (state != GRANTS_UNKNOWN) return (enum grants_state)state;
   bool is_shims = shim_stands_in(); /* two that count in one process would close each other's record locks */
   lock_take(&loading);
-  state = atomic_load_explicit(&grants_state, memory_order_relaxed);
+  state = atomic_load_explicit(&grants_found, memory_order_relaxed);
   if (state == GRANTS_UNKNOWN) {
     state = is_shims ? GRANTS_NONE : (int)load_directory();
-    atomic_store_explicit(&grants_state, state, memory_order_release);
+    atomic_store_explicit(&grants_found, state, memory_order_release);
   }
   lock_leave(&loading);
   return (enum grants_state)state;
@@ -250,24 +254,19 @@ static struct card *identify(CUdevice device) {
 
 void grants_map_devices(void) {
   int count = 0;
-  if (grants_load() != GRANTS_READY || atomic_load_explicit(&devices_mapped, memory_order_acquire)) return;
+  if (grants_load() != GRANTS_READY || atomic_load_explicit(&grants_mapped, memory_order_acquire)) return;
   if (DRIVER(cuDeviceGetCount)(&count) != CUDA_SUCCESS) return;
   lock_take(&mapping);
-  if (!atomic_load_explicit(&devices_mapped, memory_order_relaxed)) {
+  if (!atomic_load_explicit(&grants_mapped, memory_order_relaxed)) {
     device_count = count < DEVICES ? count : DEVICES;
     for (int device = 0; device < device_count; device++) device_card[device] = identify(device);
-    atomic_store_explicit(&devices_mapped, true, memory_order_release);
+    atomic_store_explicit(&grants_mapped, true, memory_order_release);
   }
   lock_leave(&mapping);
 }
 
-static bool mapped(void) {
-  if (!atomic_load_explicit(&devices_mapped, memory_order_acquire)) grants_map_devices();
-  return atomic_load_explicit(&devices_mapped, memory_order_acquire);
-}
-
 struct card *card_of_device(CUdevice device) {
-  if (grants_load() != GRANTS_READY || !mapped() || device < 0 || device >= device_count) return NULL;
+  if (!grants_hold() || device < 0 || device >= device_count) return NULL;
   return device_card[device];
 }
 
@@ -294,7 +293,7 @@ static inline bool look_at_thread(void) {
 }
 
 struct card *card_current(CUcontext *context) {
-  if (grants_load() != GRANTS_READY || !mapped() || !look_at_thread()) return NULL;
+  if (!grants_hold() || !look_at_thread()) return NULL;
   *context = thread_context.context;
   return thread_context.card;
 }
@@ -302,13 +301,13 @@ struct card *card_current(CUcontext *context) {
 CUcontext context_last_seen(void) { return thread_context.context; }
 
 struct card *card_of_thread(void) {
-  if (grants_load() != GRANTS_READY || !mapped()) return NULL;
+  if (!grants_hold()) return NULL;
   if (device_count == 1) return device_card[0];
   return look_at_thread() ? thread_context.card : NULL;
 }
 
 CUdevice device_of_thread(void) {
-  return grants_load() == GRANTS_READY && mapped() && look_at_thread() ? thread_context.device : -1;
+  return grants_hold() && look_at_thread() ? thread_context.device : -1;
 }
 
 /* The streams 0, 1 and 2 are those of the current context; any other knows its own. */
@@ -347,13 +346,13 @@ bool grant_spills(const struct grant *grant) {
   return (load_relaxed(&grant->limits->flags) & TESSERA_FLAG_SPILL) != 0;
 }
 
-static void add_grant(struct card_view *view, struct grant *grant) {
-  uint64_t limit = grant_limit(grant), cap = least(grant_cap(grant), limit);
-  uint64_t used = region_used(&grant->region);
-  uint64_t here = grant->cap == NULL ? used : region_used_by_container(&grant->region);
-  view->total += cap;
-  view->used += here;
-  view->available += least(used < limit ? limit - used : 0, here < cap ? cap - here : 0);
+static uint64_t left(uint64_t all, uint64_t used) { return all > used ? all - used : 0; }
+
+static struct card_view grant_view(struct grant *grant) {
+  uint64_t limit = grant_limit(grant), used = region_used(&grant->region);
+  if (grant->cap == NULL) return (struct card_view){limit, used, left(limit, used)};
+  uint64_t cap = least(grant_cap(grant), limit), here = region_used_by_container(&grant->region);
+  return (struct card_view){cap, here, least(left(limit, used), left(cap, here))};
 }
 
 /* One that spills is enough: it has room for what doesn't fit. */
@@ -377,9 +376,14 @@ uint64_t card_total(const struct card *card) {
 }
 
 struct card_view card_view(struct card *card, uint64_t free_on_card) {
-  struct card_view view = {0, 0, 0};
+  struct card_view view = grant_view(card->grants[0]);
   bool spills = card_spills(card);
-  for (uint32_t i = 0; i < card->count; i++) add_grant(&view, card->grants[i]);
+  for (uint32_t i = 1; i < card->count; i++) {
+    struct card_view more = grant_view(card->grants[i]);
+    view.total += more.total;
+    view.used += more.used;
+    view.available += more.available;
+  }
   view.total = shown_total(card, view.total, spills);
   view.used = least(view.used, view.total);
   view.available = least(view.available, view.total);

@@ -5,6 +5,7 @@
 #ifndef TESSERA_GRANTS_H
 #define TESSERA_GRANTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,8 +45,21 @@ enum grants_state {
 /* Reads the directory on the first call. */
 enum grants_state grants_load(void);
 
+/* Whether it is known by now that there are none, or that a shim keeps them. */
+extern __attribute__((visibility("hidden"))) _Atomic int grants_found;
+static inline bool grants_are_none(void) {
+  return atomic_load_explicit(&grants_found, memory_order_relaxed) == GRANTS_NONE;
+}
+
 /* Finds out which CUDA device is which card. Does nothing until the driver is initialised. */
-void grants_map_devices(void);
+__attribute__((cold)) void grants_map_devices(void);
+
+/* Whether anything is limited: the grants are valid, and it is known which device is which card. */
+extern __attribute__((visibility("hidden"))) atomic_bool grants_mapped;
+static inline bool grants_hold(void) {
+  if (!atomic_load_explicit(&grants_mapped, memory_order_acquire)) grants_map_devices();
+  return atomic_load_explicit(&grants_mapped, memory_order_acquire);
+}
 
 /* NULL: not limited. */
 struct card *card_of_device(CUdevice device);

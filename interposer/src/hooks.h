@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "cuda_types.h"
+#include "grants.h"
 #include "nvml_types.h"
 
 #define TESSERA_EXPORT __attribute__((visibility("default")))
@@ -52,19 +53,21 @@ enum hook {
 
 enum library { LIBRARY_CUDA, LIBRARY_NVML, LIBRARY_COUNT };
 
-/* Real addresses by number; complete once library_bound says so for the symbol's library. */
+/* Real addresses by number; NULL: not looked up yet. */
 extern TESSERA_HIDDEN _Atomic(void *) real_address[ADDRESS_COUNT];
-extern TESSERA_HIDDEN atomic_bool library_bound[LIBRARY_COUNT];
 
-/* Finds the library (loading it where nobody has) and fills its addresses; cheap when done. */
-TESSERA_HIDDEN void bind_library(enum library library);
+/* Looks it up, in the driver's library, which is found (and loaded where nobody has) the first time. */
+TESSERA_HIDDEN void *bind_address(int number);
 
-/* Whether the driver has the function at all (after bind_library). */
+/* Tells builds of the driver apart; 0: not known. */
+TESSERA_HIDDEN uint64_t driver_build(void);
+
+/* Whether the driver has the function at all. */
 TESSERA_HIDDEN bool driver_has(int number);
 
-static inline void *bound_address(enum library library, int number) {
-  if (!atomic_load_explicit(&library_bound[library], memory_order_acquire)) bind_library(library);
-  return atomic_load_explicit(&real_address[number], memory_order_relaxed);
+static inline void *bound_address(int number) {
+  void *address = atomic_load_explicit(&real_address[number], memory_order_acquire);
+  return __builtin_expect(address != NULL, 1) ? address : bind_address(number);
 }
 
 /* cuGetProcAddress's answer for `name`: the hook, where it is the very function that a hook wraps; else
@@ -78,14 +81,21 @@ TESSERA_HIDDEN bool shim_stands_in(void);
 /* In a forked child: no lock of the hooks is held. */
 TESSERA_HIDDEN void hooks_reset(void);
 
-#define REAL(symbol) ((function_##symbol *)bound_address(LIBRARY_CUDA, HOOK_##symbol))
-#define DRIVER(symbol) ((function_##symbol *)bound_address(LIBRARY_CUDA, CALL_##symbol))
-#define REAL_NVML(symbol) ((function_##symbol *)bound_address(LIBRARY_NVML, HOOK_##symbol))
-#define NVML(symbol) ((function_##symbol *)bound_address(LIBRARY_NVML, CALL_##symbol))
+#define REAL(symbol) ((function_##symbol *)bound_address(HOOK_##symbol))
+/* NULL: not looked up yet. */
+#define KNOWN_REAL(symbol) \
+  ((function_##symbol *)atomic_load_explicit(&real_address[HOOK_##symbol], memory_order_acquire))
+#define DRIVER(symbol) ((function_##symbol *)bound_address(CALL_##symbol))
+#define REAL_NVML(symbol) ((function_##symbol *)bound_address(HOOK_##symbol))
+#define NVML(symbol) ((function_##symbol *)bound_address(CALL_##symbol))
 
 /* Set while the driver works for a hook of this thread: a driver that calls its own exported functions by
    name comes to hooks again, which then only pass the call on. */
 extern TESSERA_HIDDEN __thread bool inside_driver;
+
+/* Whether a call goes on as it came. Where there are no grants too: so it is beside a shim, where a program that
+   is linked with the driver comes through both libraries. */
+static inline bool passes_on(void) { return inside_driver || grants_are_none(); }
 
 #define IN_DRIVER(call)        \
   ({                           \

@@ -85,7 +85,7 @@ static bool reserve(struct charge *charge, const void *made, const struct cuda_a
 #define CREATE(symbol, parameters, descriptor, levels, arguments, kind, destroy)       \
   CUresult symbol parameters {                                                         \
     struct charge charge;                                                              \
-    if (inside_driver || array == NULL) return REAL(symbol) arguments;                 \
+    if (passes_on() || array == NULL) return REAL(symbol) arguments;                   \
     struct cuda_array3d full = descriptor;                                             \
     if (!reserve(&charge, made, &full, levels)) return CUDA_ERROR_OUT_OF_MEMORY;       \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                               \
@@ -124,7 +124,7 @@ static void array_gone(const void *array) {
 #define DESTROY(symbol, type, kind)                                      \
   CUresult symbol(type array) {                                          \
     struct block block;                                                  \
-    if (inside_driver) return REAL(symbol)(array);                       \
+    if (passes_on()) return REAL(symbol)(array);                         \
     bool known = memory_take(kind, (uint64_t)(uintptr_t)array, &block);  \
     CUresult result = IN_DRIVER(REAL(symbol)(array));                    \
     if (!known && result == CUDA_SUCCESS) array_gone(array);             \

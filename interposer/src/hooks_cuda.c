@@ -2,6 +2,7 @@
  *
  * Start, look-up, contexts, and the views of a card's memory. The driver is always asked first: its errors
  * and its way with NULL pointers are the answer, only the figures of a success are the share's. */
+#include "context_kind.h"
 #include "grants.h"
 #include "hooks.h"
 #include "log.h"
@@ -58,12 +59,14 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device) {
 /* The card for a view by a process with a context: which has a slot, so that the sum costs no system call. */
 static struct card *card_for_view(CUresult result) {
   struct card *card = result == CUDA_SUCCESS ? card_of_thread() : NULL;
-  for (uint32_t i = 0; card != NULL && i < card->count; i++) region_register(&card->grants[i]->region);
-  if (card != NULL) pools_settle(card);
+  if (card == NULL) return NULL;
+  for (uint32_t i = 0; i < card->count; i++) region_slot(&card->grants[i]->region);
+  pools_settle(card);
   return card;
 }
 
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
+  if (passes_on()) return REAL(cuMemGetInfo_v2)(available, total);
   CUresult result = REAL(cuMemGetInfo_v2)(available, total);
   struct card *card = card_for_view(result);
   if (card == NULL) return result;
@@ -74,6 +77,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
 }
 
 CUresult cuMemGetInfo(unsigned int *available, unsigned int *total) {
+  if (passes_on()) return REAL(cuMemGetInfo)(available, total);
   CUresult result = REAL(cuMemGetInfo)(available, total);
   struct card *card = card_for_view(result);
   if (card == NULL) return result;
@@ -98,18 +102,18 @@ static void remember_primary(CUdevice device, CUcontext context) {
   if (device >= 0 && device < DEVICES) atomic_store_explicit(&primary[device], context, memory_order_relaxed);
 }
 
-static bool primary_is_active(CUdevice device) {
-  unsigned int flags;
+static bool primary_is_active(CUdevice device, unsigned int *flags) {
   int active = 0;
-  return DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && active;
+  return DRIVER(cuDevicePrimaryCtxGetState)(device, flags, &active) == CUDA_SUCCESS && active;
 }
 
 /* One at a time in a process: the second must find the first's context active. */
 static struct lock retaining;
 
-static CUresult first_retain(CUcontext *context, CUdevice device, struct card *card) {
+static CUresult first_retain(CUcontext *context, CUdevice device, struct card *card, unsigned int flags) {
   struct overhead overhead;
-  if (!overhead_begin(&overhead, card, REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint32_t kind = context_kind(HOOK_cuDevicePrimaryCtxRetain, flags);
+  if (!overhead_begin(&overhead, card, REGION_CONTEXTS, kind)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device));
   CUcontext made = result == CUDA_SUCCESS ? *context : NULL;
   if (overhead_end(&overhead, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)made, made)) return result;
@@ -122,13 +126,15 @@ static CUresult first_retain(CUcontext *context, CUdevice device, struct card *c
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   CUresult result;
+  unsigned int flags = 0;
   struct card *card = inside_driver || context == NULL ? NULL : card_of_device(device);
   if (card == NULL) {
     result = REAL(cuDevicePrimaryCtxRetain)(context, device);
+    context_kind(HOOK_cuDevicePrimaryCtxRetain, 0); /* the next context isn't the first */
   } else {
     lock_take(&retaining);
-    result = primary_is_active(device) ? IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device))
-                                       : first_retain(context, device, card);
+    result = primary_is_active(device, &flags) ? IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device))
+                                               : first_retain(context, device, card, flags);
     lock_leave(&retaining);
   }
   if (result == CUDA_SUCCESS && context != NULL) remember_primary(device, *context);
@@ -138,12 +144,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 /* A fork may come while another thread holds it. */
 void hooks_reset(void) { retaining.word = 0; }
 
-#define CONTEXT_CREATE(symbol, parameters, arguments)                                                   \
+/* `special`: made with more than flags, so no other process's is like it. */
+#define CONTEXT_CREATE(symbol, parameters, arguments, special)                                          \
   CUresult symbol parameters {                                                                          \
     struct overhead overhead;                                                                           \
     if (inside_driver || context == NULL) return REAL(symbol) arguments;                                \
     struct card *card = card_of_device(device);                                                         \
-    if (!overhead_begin(&overhead, card, REGION_CONTEXTS)) return CUDA_ERROR_OUT_OF_MEMORY;             \
+    uint32_t first = context_kind(HOOK_##symbol, flags), kind = (special) ? 0 : first;                  \
+    if (!overhead_begin(&overhead, card, REGION_CONTEXTS, kind)) return CUDA_ERROR_OUT_OF_MEMORY;       \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                                \
     CUcontext made = result == CUDA_SUCCESS ? *context : NULL;                                          \
     if (overhead_end(&overhead, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)made, made)) return result; \
@@ -152,14 +160,14 @@ void hooks_reset(void) { retaining.word = 0; }
     return CUDA_ERROR_OUT_OF_MEMORY;                                                                    \
   }
 CONTEXT_CREATE(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
-               (context, flags, device))
+               (context, flags, device), false)
 CONTEXT_CREATE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
-               (context, flags, device))
+               (context, flags, device), false)
 CONTEXT_CREATE(cuCtxCreate_v3,
                (CUcontext * context, void *affinities, int count, unsigned int flags, CUdevice device),
-               (context, affinities, count, flags, device))
+               (context, affinities, count, flags, device), count != 0)
 CONTEXT_CREATE(cuCtxCreate_v4, (CUcontext * context, void *parameters, unsigned int flags, CUdevice device),
-               (context, parameters, flags, device))
+               (context, parameters, flags, device), parameters != NULL)
 
 static CUresult primary_ended(CUdevice device, CUresult result) {
   unsigned int flags;
@@ -208,10 +216,10 @@ CONTEXT_END(cuCtxDestroy_v2)
 CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice device, unsigned int flags) {
   struct overhead overhead;
   CUcontext context;
-  if (inside_driver || green == NULL) return REAL(cuGreenCtxCreate)(green, resources, device, flags);
+  if (passes_on() || green == NULL) return REAL(cuGreenCtxCreate)(green, resources, device, flags);
   CUresult result = cuDevicePrimaryCtxRetain(&context, device);
   if (result != CUDA_SUCCESS) return result;
-  if (overhead_begin(&overhead, card_of_device(device), REGION_CONTEXTS)) {
+  if (overhead_begin(&overhead, card_of_device(device), REGION_CONTEXTS, 0)) {
     result = IN_DRIVER(REAL(cuGreenCtxCreate)(green, resources, device, flags));
     uint64_t number = result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*green : 0;
     if (!overhead_end(&overhead, result, BLOCK_CONTEXT, number, NULL)) {
@@ -244,7 +252,7 @@ static CUdevice leave_green(CUgreenCtx green) {
 
 CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   struct block block;
-  if (inside_driver) return REAL(cuGreenCtxDestroy)(green);
+  if (passes_on()) return REAL(cuGreenCtxDestroy)(green);
   CUdevice device = leave_green(green);
   bool known = memory_take(BLOCK_CONTEXT, (uint64_t)(uintptr_t)green, &block);
   CUresult result = IN_DRIVER(REAL(cuGreenCtxDestroy)(green));

@@ -142,7 +142,7 @@ void graph_memory_end(struct pool_charge *charge, CUgraphExec exec, CUresult res
 
 #define INSTANTIATE(symbol, parameters, flagged, arguments) \
   CUresult symbol parameters {                              \
-    if (inside_driver) return REAL(symbol) arguments;       \
+    if (passes_on()) return REAL(symbol) arguments;         \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);    \
     return instantiated(result, exec, graph, flagged);      \
   }
@@ -159,7 +159,7 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph grap
 #define UPLOAD(symbol)                                                       \
   CUresult symbol(CUgraphExec exec, CUstream stream) {                       \
     struct pool_charge charge;                                               \
-    if (inside_driver) return REAL(symbol)(exec, stream);                    \
+    if (passes_on()) return REAL(symbol)(exec, stream);                      \
     if (!graph_memory_begin(&charge, exec)) return CUDA_ERROR_OUT_OF_MEMORY; \
     CUresult result = IN_DRIVER(REAL(symbol)(exec, stream));                 \
     pools_end(&charge, result, 0);                                           \
@@ -170,7 +170,7 @@ UPLOAD(cuGraphUpload_ptsz)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   struct block block;
-  if (inside_driver) return REAL(cuGraphExecDestroy)(exec);
+  if (passes_on()) return REAL(cuGraphExecDestroy)(exec);
   bool known = has_begun() && memory_take(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block);
   CUresult result = IN_DRIVER(REAL(cuGraphExecDestroy)(exec));
   if (result != CUDA_SUCCESS && known) memory_put_back(&block);
@@ -201,7 +201,7 @@ ADD_NODE(cuGraphAddNode_v2)
 ADD_NODE(cuGraphAddNode_v3)
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  if (inside_driver) return REAL(cuDeviceGraphMemTrim)(device);
+  if (passes_on()) return REAL(cuDeviceGraphMemTrim)(device);
   CUresult result = IN_DRIVER(REAL(cuDeviceGraphMemTrim)(device));
   if (result == CUDA_SUCCESS && has_begun()) pools_settle(card_of_device(device));
   return result;

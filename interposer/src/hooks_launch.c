@@ -47,7 +47,9 @@ CONFIG_LAUNCH(cuLaunchKernelEx_ptsz, true)
     return result;                                                                     \
   }                                                                                    \
   CUresult symbol(CUgraphExec graph, CUstream stream) {                                \
-    if (inside_driver) return REAL(symbol)(graph, stream);                             \
+    if (passes_on()) return REAL(symbol)(graph, stream);                               \
+    if (throttle_is_free() || throttle_is_paid((const void *)graph, 0))                \
+      return symbol##_with_memory(graph, stream);                                      \
     struct launch launch = throttle_begin((const void *)graph, 0, stream, per_thread); \
     return throttle_end(&launch, symbol##_with_memory(graph, stream));                 \
   }

@@ -12,7 +12,7 @@
 #define ALLOCATION(symbol, parameters, address, bytes, arguments, otherwise, give_back)  \
   CUresult symbol parameters {                                                           \
     struct charge charge;                                                                \
-    if (inside_driver || address == NULL || (bytes) == 0) return REAL(symbol) arguments; \
+    if (passes_on() || address == NULL || (bytes) == 0) return REAL(symbol) arguments; \
     if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                 \
     if (result != CUDA_SUCCESS) {                                                        \
@@ -40,7 +40,7 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
 #define POOL_ALLOCATION(symbol, parameters, choose, per_thread, arguments, free_symbol)   \
   CUresult symbol parameters {                                                            \
     struct pool_charge charge;                                                            \
-    if (inside_driver || address == NULL || bytes == 0) return REAL(symbol) arguments;    \
+    if (passes_on() || address == NULL || bytes == 0) return REAL(symbol) arguments;    \
     if (stream_captures(stream, per_thread)) {                                            \
       graph_memory_begun();                                                               \
       return REAL(symbol) arguments;                                                      \
@@ -73,7 +73,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), 
   CUresult symbol(pointer *address, number *pitch, number width, number height, unsigned int element) { \
     struct charge charge;                                                                               \
     uint64_t guess, bytes;                                                                              \
-    if (inside_driver || address == NULL || pitch == NULL || width == 0 || height == 0)                 \
+    if (passes_on() || address == NULL || pitch == NULL || width == 0 || height == 0)                 \
       return REAL(symbol)(address, pitch, width, height, element);                                      \
     if (__builtin_add_overflow((uint64_t)width, GRANULE - 1, &guess) ||                                 \
         __builtin_mul_overflow(guess / GRANULE * GRANULE, (uint64_t)height, &guess))                    \
@@ -109,7 +109,7 @@ PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, SPILL_PITCHED, CUdeviceptr, size_t)
 #define RELEASE(symbol, parameters, address, recorded, arguments, of_spilled)                       \
   CUresult symbol parameters {                                                                      \
     struct block block;                                                                             \
-    if (inside_driver || (recorded)) return REAL(symbol) arguments;                                 \
+    if (passes_on() || (recorded)) return REAL(symbol) arguments;                                 \
     if (!memory_take(BLOCK_ADDRESS, address, &block)) {                                             \
       graph_memory_freed();                                                                         \
       return REAL(symbol) arguments;                                                                \

@@ -19,7 +19,7 @@ static struct card *card_here(CUcontext *context) {
     CUcontext context;                                                                                     \
     struct card *card = (handle) == NULL ? NULL : card_here(&context);                                     \
     if (card == NULL) return REAL(symbol) arguments;                                                       \
-    if (!overhead_begin(&overhead, card, REGION_MODULES)) return CUDA_ERROR_OUT_OF_MEMORY;                 \
+    if (!overhead_begin(&overhead, card, REGION_MODULES, 0)) return CUDA_ERROR_OUT_OF_MEMORY;              \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                                   \
     if (overhead_end(&overhead, result, kind, result == CUDA_SUCCESS ? number_of(*(handle)) : 0, context)) \
       return result;                                                                                       \
@@ -48,16 +48,16 @@ LOAD(cuLibraryLoadFromFile, (CUlibrary * library, const char *path, LIBRARY_OPTI
 
 /* What is loaded on first use. It can't be unloaded by itself, so where it does not fit, it stays, charged
    without room for it: the next allocation is refused. */
-#define FIRST_USE(symbol, parameters, kind, number, arguments)                             \
-  CUresult symbol parameters {                                                             \
-    struct overhead overhead;                                                              \
-    CUcontext context;                                                                     \
-    struct card *card = card_here(&context);                                               \
-    if (card == NULL) return REAL(symbol) arguments;                                       \
-    if (!overhead_begin(&overhead, card, REGION_MODULES)) return CUDA_ERROR_OUT_OF_MEMORY; \
-    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                   \
-    if (overhead_end(&overhead, result, kind, number, context)) return result;             \
-    return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+#define FIRST_USE(symbol, parameters, kind, number, arguments)                                \
+  CUresult symbol parameters {                                                                \
+    struct overhead overhead;                                                                 \
+    CUcontext context;                                                                        \
+    struct card *card = card_here(&context);                                                  \
+    if (card == NULL) return REAL(symbol) arguments;                                          \
+    if (!overhead_begin(&overhead, card, REGION_MODULES, 0)) return CUDA_ERROR_OUT_OF_MEMORY; \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                      \
+    if (overhead_end(&overhead, result, kind, number, context)) return result;                \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                          \
   }
 
 static const void *library_of(CUkernel kernel) {

@@ -5,14 +5,14 @@
 #include "pools.h"
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const struct cuda_pool_properties *properties) {
-  if (inside_driver) return REAL(cuMemPoolCreate)(pool, properties);
+  if (passes_on()) return REAL(cuMemPoolCreate)(pool, properties);
   CUresult result = IN_DRIVER(REAL(cuMemPoolCreate)(pool, properties));
   if (result == CUDA_SUCCESS) pools_learn(*pool, &properties->location);
   return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  if (inside_driver) return REAL(cuMemPoolDestroy)(pool);
+  if (passes_on()) return REAL(cuMemPoolDestroy)(pool);
   CUresult result = IN_DRIVER(REAL(cuMemPoolDestroy)(pool));
   if (result == CUDA_SUCCESS) pools_destroyed(pool);
   pools_forget_current(); /* a device that took from it takes from its default pool again */
@@ -32,7 +32,7 @@ CUresult cuMemSetMemPool(const struct cuda_location *location, int type, CUmemor
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-  if (inside_driver) return REAL(cuMemPoolTrimTo)(pool, keep);
+  if (passes_on()) return REAL(cuMemPoolTrimTo)(pool, keep);
   CUresult result = IN_DRIVER(REAL(cuMemPoolTrimTo)(pool, keep));
   if (result == CUDA_SUCCESS) pools_settle(NULL);
   return result;
@@ -40,7 +40,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 
 #define POOL_OF_LOCATION(symbol)                                                        \
   CUresult symbol(CUmemoryPool *pool, const struct cuda_location *location, int type) { \
-    if (inside_driver) return REAL(symbol)(pool, location, type);                       \
+    if (passes_on()) return REAL(symbol)(pool, location, type);                         \
     CUresult result = IN_DRIVER(REAL(symbol)(pool, location, type));                    \
     if (result == CUDA_SUCCESS) pools_learn(*pool, location);                           \
     return result;                                                                      \
@@ -54,7 +54,7 @@ POOL_OF_LOCATION(cuMemGetMemPool)
 #define SYNCHRONIZE(symbol, parameters, arguments)                           \
   CUresult symbol parameters {                                               \
     CUresult result = REAL(symbol) arguments;                                \
-    if (result == CUDA_SUCCESS && !inside_driver) pools_settle_after_wait(); \
+    if (result == CUDA_SUCCESS && !passes_on()) pools_settle_after_wait();   \
     return result;                                                           \
   }
 SYNCHRONIZE(cuStreamSynchronize, (CUstream stream), (stream))

@@ -13,7 +13,7 @@ CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const struct cuda_alloca
   bool on_card = properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   struct card *card =
       on_card && handle != NULL && bytes != 0 ? card_of_device(properties->location.id) : NULL;
-  if (inside_driver || card == NULL) return REAL(cuMemCreate)(handle, bytes, properties, flags);
+  if (passes_on() || card == NULL) return REAL(cuMemCreate)(handle, bytes, properties, flags);
   if (!memory_reserve_for(&charge, card, REGION_MEMORY, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMemCreate)(handle, bytes, properties, flags));
@@ -28,7 +28,7 @@ CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const struct cuda_alloca
 }
 
 CUresult cuMemRelease(CUmemHandle handle) {
-  if (inside_driver) return REAL(cuMemRelease)(handle);
+  if (passes_on()) return REAL(cuMemRelease)(handle);
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMemRelease)(handle));
   if (result == CUDA_SUCCESS) handles_released(handle);
@@ -37,7 +37,7 @@ CUresult cuMemRelease(CUmemHandle handle) {
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemHandle *handle, void *address) {
-  if (inside_driver) return REAL(cuMemRetainAllocationHandle)(handle, address);
+  if (passes_on()) return REAL(cuMemRetainAllocationHandle)(handle, address);
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMemRetainAllocationHandle)(handle, address));
   if (result == CUDA_SUCCESS) handles_retained(*handle, (CUdeviceptr)(uintptr_t)address);
@@ -47,7 +47,7 @@ CUresult cuMemRetainAllocationHandle(CUmemHandle *handle, void *address) {
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemHandle handle,
                   unsigned long long flags) {
-  if (inside_driver) return REAL(cuMemMap)(address, bytes, offset, handle, flags);
+  if (passes_on()) return REAL(cuMemMap)(address, bytes, offset, handle, flags);
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMemMap)(address, bytes, offset, handle, flags));
   if (result == CUDA_SUCCESS && !handles_mapped(handle, address, bytes)) {
@@ -59,7 +59,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemHandle 
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  if (inside_driver) return REAL(cuMemUnmap)(address, bytes);
+  if (passes_on()) return REAL(cuMemUnmap)(address, bytes);
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMemUnmap)(address, bytes));
   if (result == CUDA_SUCCESS) handles_unmapped(address, bytes);
@@ -71,7 +71,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 #define MAP_ARRAYS(symbol, wait)                                                                          \
   CUresult symbol(struct cuda_array_map *maps, unsigned int count, CUstream stream) {                     \
     bool unmaps = false;                                                                                  \
-    if (inside_driver) return REAL(symbol)(maps, count, stream);                                          \
+    if (passes_on()) return REAL(symbol)(maps, count, stream);                                            \
     CUresult result = IN_DRIVER(REAL(symbol)(maps, count, stream));                                       \
     if (result != CUDA_SUCCESS) return result;                                                            \
     for (unsigned int i = 0; i < count; i++)                                                              \
@@ -86,7 +86,7 @@ MAP_ARRAYS(cuMemMapArrayAsync, cuStreamSynchronize)
 MAP_ARRAYS(cuMemMapArrayAsync_ptsz, cuStreamSynchronize_ptsz)
 
 CUresult cuMulticastCreate(CUmemHandle *object, const void *properties) {
-  if (inside_driver) return REAL(cuMulticastCreate)(object, properties);
+  if (passes_on()) return REAL(cuMulticastCreate)(object, properties);
   handles_lock();
   CUresult result = IN_DRIVER(REAL(cuMulticastCreate)(object, properties));
   if (result == CUDA_SUCCESS && !handles_made_multicast(*object)) {
@@ -99,7 +99,7 @@ CUresult cuMulticastCreate(CUmemHandle *object, const void *properties) {
 
 #define BIND(symbol, parameters, arguments, note)        \
   CUresult symbol parameters {                           \
-    if (inside_driver) return REAL(symbol) arguments;    \
+    if (passes_on()) return REAL(symbol) arguments;      \
     handles_lock();                                      \
     CUresult result = IN_DRIVER(REAL(symbol) arguments); \
     if (result == CUDA_SUCCESS) note;                    \

@@ -15,13 +15,20 @@ static inline uint64_t product(uint64_t x, uint64_t y, uint64_t z) {
   return blocks;
 }
 
-/* A launch that is free goes on as it came, without a look whether the driver comes back to a hook. */
+/* A launch that is free goes on as it came, without a look whether the driver comes back to a hook: a jump,
+   its arguments where they are. For that to be all, what becomes of any other is a function of its own. */
 #define LAUNCH(symbol, parameters, function, blocks, stream, per_thread, arguments)                   \
-  CUresult symbol parameters {                                                                        \
-    if (inside_driver || throttle_is_free()) return REAL(symbol) arguments;                           \
+  static __attribute__((noinline)) CUresult symbol##_limited parameters {                             \
+    if (passes_on()) return REAL(symbol) arguments;                                                   \
     if (throttle_is_paid((const void *)(function), blocks)) return IN_DRIVER(REAL(symbol) arguments); \
     struct launch launch = throttle_begin((const void *)(function), blocks, stream, per_thread);      \
     return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                                  \
+  }                                                                                                   \
+  CUresult symbol parameters {                                                                        \
+    bool is_free = inside_driver || throttle_is_free() || grants_are_none();                          \
+    function_##symbol *next = is_free ? KNOWN_REAL(symbol) : NULL;                                    \
+    if (next == NULL) next = symbol##_limited;                                                        \
+    return next arguments;                                                                            \
   }
 
 #endif

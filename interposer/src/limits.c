@@ -62,7 +62,7 @@ void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch
 
 bool limits_valid(const struct tessera_limits *shared, uint64_t bytes) {
   return bytes >= TESSERA_LIMITS_SIZE_0 && shared->magic == TESSERA_LIMITS_MAGIC && shared->version != 0 &&
-         shared->version <= TESSERA_ABI_VERSION && shared->size >= TESSERA_LIMITS_SIZE_0 &&
+         shared->version <= TESSERA_LIMITS_VERSION && shared->size >= TESSERA_LIMITS_SIZE_0 &&
          shared->memory_bytes != 0 && shared->policy <= TESSERA_POLICY_DISABLE &&
          shared->cap_count <= TESSERA_CAPS;
 }

@@ -30,17 +30,23 @@ static inline void futex_wake(const void *word, int count, int private) {
   syscall(SYS_futex, word, FUTEX_WAKE | private, count, NULL, NULL, 0);
 }
 
-static inline void lock_take(struct lock *lock) {
+/* Apart from the ways on which nobody waits: there it would only be in the way. */
+__attribute__((cold, noinline, unused)) static void lock_wait(struct lock *lock) {
   static const struct timespec soon = {0, LOCK_LOOK_AGAIN_NS};
-  uint32_t seen = 0;
-  if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
-                                              memory_order_relaxed))
-    return;
-  if (seen != 2) seen = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire);
-  while (seen != 0) {
+  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
     futex_wait(&lock->word, 2, &soon, FUTEX_PRIVATE_FLAG);
-    seen = atomic_exchange_explicit(&lock->word, 2, memory_order_acquire);
-  }
+}
+
+__attribute__((cold, noinline, unused)) static void lock_wake(struct lock *lock) {
+  if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+    futex_wake(&lock->word, 1, FUTEX_PRIVATE_FLAG);
+}
+
+static inline void lock_take(struct lock *lock) {
+  uint32_t seen = 0;
+  if (!atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
+                                               memory_order_relaxed))
+    lock_wait(lock);
 }
 
 /* 1: taken; 0: somebody else has it. */
@@ -55,8 +61,8 @@ static inline int lock_try(struct lock *lock) {
 static inline void lock_leave(struct lock *lock) {
   if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 1)
     atomic_store_explicit(&lock->word, 0, memory_order_release);
-  else if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
-    futex_wake(&lock->word, 1, FUTEX_PRIVATE_FLAG);
+  else
+    lock_wake(lock);
 }
 
 #endif

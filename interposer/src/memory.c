@@ -104,7 +104,7 @@ bool memory_commit_spilled(struct charge *charge, uint64_t address) {
 }
 
 bool memory_take(enum block_kind kind, uint64_t number, struct block *block) {
-  return grants_load() == GRANTS_READY && blocks_take(kind, number, block);
+  return grants_hold() && blocks_take(kind, number, block);
 }
 
 void memory_put_back(const struct block *block) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "atomics.h"
+#include "context_figure.h"
 #include "hooks.h"
 
 #define LEAST_PROCESSES 64u
@@ -30,7 +31,6 @@ static bool nvml_usable(void) {
   lock_take(&starting);
   state = atomic_load_explicit(&nvml_state, memory_order_relaxed);
   if (state == 0) {
-    bind_library(LIBRARY_NVML);
     state = NVML(nvmlInit_v2)() == NVML_SUCCESS ? 1 : 2;
     atomic_store_explicit(&nvml_state, state, memory_order_release);
   }
@@ -87,13 +87,29 @@ static uint64_t held_for(const struct card *card, enum region_part part) {
   return sum;
 }
 
-bool overhead_begin(struct overhead *overhead, struct card *card, enum region_part part) {
-  *overhead = (struct overhead){.card = card};
+static uint64_t *figure_of(const struct card *card) { return &card->grants[0]->region.usage->context_figure; }
+
+/* What is to be reserved, and whether that is all that there is to know. */
+static uint64_t expect_context(struct overhead *overhead) {
+  uint64_t bytes, *word = figure_of(overhead->card);
+  struct context_figure figure = context_figure_read(word, overhead->kind);
+  overhead->may_take_over = overhead->kind != 0 && !figure.believed;
+  overhead->by_process = figure.by_process;
+  if (figure.believed && context_figure_take(word, overhead->kind, &bytes)) {
+    overhead->taken_over = true;
+    return bytes;
+  }
+  return figure.known ? figure.bytes : load_relaxed(&overhead->card->grants[0]->region.usage->context_bytes);
+}
+
+bool overhead_begin(struct overhead *overhead, struct card *card, enum region_part part, uint32_t kind) {
+  *overhead = (struct overhead){.card = card, .kind = kind};
   if (card == NULL) return true;
-  uint64_t expected = 0;
-  if (part == REGION_CONTEXTS) expected = load_relaxed(&card->grants[0]->region.usage->context_bytes);
+  uint64_t expected = part == REGION_CONTEXTS ? expect_context(overhead) : 0;
   if (!memory_reserve_for(&overhead->charge, card, part, expected)) return false;
-  overhead->free = free_bytes(card, part);
+  if (overhead->taken_over) return true;
+  /* Where NVML has told a figure by its process, it will again. */
+  if (!overhead->by_process) overhead->free = free_bytes(card, part);
   overhead->held = held_for(card, REGION_MEMORY);
   return true;
 }
@@ -111,19 +127,39 @@ static bool measured_by_process(const struct overhead *overhead, uint64_t *bytes
   return true;
 }
 
-static bool measured(const struct overhead *overhead, uint64_t *bytes) {
+static bool measured(const struct overhead *overhead, uint64_t *bytes, bool *by_process) {
   enum region_part part = overhead->charge.part;
-  uint64_t now = free_bytes(overhead->card, part), held = held_for(overhead->card, REGION_MEMORY);
+  uint64_t now = part == REGION_MODULES ? free_bytes(overhead->card, part) : 0;
   if (part == REGION_MODULES && now == overhead->free) {
     *bytes = 0;
     return true;
   }
-  if (measured_by_process(overhead, bytes)) return true;
+  *by_process = measured_by_process(overhead, bytes);
+  if (*by_process) return true;
+  if (part == REGION_CONTEXTS) now = free_bytes(overhead->card, part);
   if (overhead->free == 0 || now == 0) return false;
+  uint64_t held = held_for(overhead->card, REGION_MEMORY);
   uint64_t taken = overhead->free > now ? overhead->free - now : 0;
   uint64_t allocated = held > overhead->held ? held - overhead->held : 0;
   *bytes = taken > allocated ? taken - allocated : 0;
   return *bytes <= MOST_BY_FREE_MEMORY;
+}
+
+/* Measured, or known from others of its kind. */
+static bool found_out(const struct overhead *overhead, uint64_t *bytes) {
+  uint64_t *word = figure_of(overhead->card);
+  uint32_t kind = overhead->kind;
+  bool by_process = false;
+  if (overhead->may_take_over && context_figure_take(word, kind, bytes)) return true;
+  if (measured(overhead, bytes, &by_process)) {
+    if (kind != 0) *bytes = context_figure_measured(word, kind, *bytes, by_process);
+    return true;
+  }
+  struct context_figure figure = context_figure_read(word, kind);
+  if (kind == 0 || !figure.known) return false;
+  context_figure_doubt(word, kind);
+  *bytes = figure.bytes;
+  return true;
 }
 
 bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind kind, uint64_t number,
@@ -136,7 +172,7 @@ bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind ki
     return true;
   }
   charge->context = context;
-  if (measured(overhead, &bytes)) {
+  if (!overhead->taken_over && found_out(overhead, &bytes)) {
     if (charge->part == REGION_CONTEXTS)
       store_relaxed(&overhead->card->grants[0]->region.usage->context_bytes, memory_rounded(bytes));
     if (!memory_adjust(charge, bytes)) {

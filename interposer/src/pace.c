@@ -16,19 +16,24 @@ static uint64_t floor_of(uint64_t ready, uint64_t now) {
   return ready > oldest ? ready : oldest;
 }
 
-/* The rate has changed: what is still owed takes another time to repay. Whoever swaps the rate in does it;
-   should he die between the two steps, one debt is repaid at the old rate. */
-static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now) {
-  uint32_t before = load_acquire(&usage->time_rate);
-  if (before == rate || !swap_if(&usage->time_rate, &before, rate) || before == 0) return;
-  uint64_t ready = load_acquire(&usage->time_ready_ns), next;
+/* What is still owed takes another time to repay. */
+static void change_rate(uint64_t *word, uint32_t before, uint32_t rate, uint64_t now) {
+  uint64_t ready = load_acquire(word), next;
   do {
-    if (ready <= now) return;
+    if (ready <= now || before == 0) return;
     next = now + scaled(ready - now, before, rate);
-  } while (!swap_if(&usage->time_ready_ns, &ready, next));
+  } while (!swap_if(word, &ready, next));
 }
 
-uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost) {
+/* The rate may have changed. Whoever swaps it in changes the debt; should he die between the two steps, one
+   debt is repaid at the old rate. */
+static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now) {
+  uint32_t before = load_acquire(&usage->time_rate);
+  if (before != rate && swap_if(&usage->time_rate, &before, rate))
+    change_rate(&usage->time_ready_ns, before, rate, now);
+}
+
+static uint64_t admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost) {
   uint64_t ready = load_acquire(word), later = scaled(uncharged, 100, rate), next;
   do {
     uint64_t believed = ready > now + MOST_NS ? now : ready; /* from another boot, or scribbled over */
@@ -39,7 +44,7 @@ uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t unc
   return 0;
 }
 
-void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t difference) {
+static void correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t difference) {
   uint64_t size = scaled(difference < 0 ? (uint64_t)-difference : (uint64_t)difference, 100, rate);
   uint64_t ready = load_acquire(word), next;
   do {
@@ -51,9 +56,22 @@ void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t differ
 uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged,
                     uint64_t cost) {
   follow_rate(usage, rate, now);
-  return pace_admit_at(&usage->time_ready_ns, rate, now, uncharged, cost);
+  return admit_at(&usage->time_ready_ns, rate, now, uncharged, cost);
 }
 
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {
-  pace_correct_at(&usage->time_ready_ns, rate, now, difference);
+  correct_at(&usage->time_ready_ns, rate, now, difference);
+}
+
+uint64_t pace_admit_capped(struct tessera_usage *usage, uint32_t cap, uint32_t rate, uint64_t now,
+                           uint64_t cost) {
+  uint8_t before = load_acquire(&usage->cap_rate[cap]);
+  if (before != rate && swap_if(&usage->cap_rate[cap], &before, (uint8_t)rate))
+    change_rate(&usage->cap_ready_ns[cap], before, rate, now);
+  return admit_at(&usage->cap_ready_ns[cap], rate, now, 0, cost);
+}
+
+void pace_correct_capped(struct tessera_usage *usage, uint32_t cap, uint32_t rate, uint64_t now,
+                         int64_t difference) {
+  correct_at(&usage->cap_ready_ns[cap], rate, now, difference);
 }

@@ -24,8 +24,10 @@ uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, ui
 /* The true cost was that much more (or less) than what was taken. */
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference);
 
-/* The same with a word of one's own, for a rate that stays. */
-uint64_t pace_admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost);
-void pace_correct_at(uint64_t *word, uint32_t rate, uint64_t now, int64_t difference);
+/* The same of what a container may have of it: by the number of its cap, at less than 100 percent. */
+uint64_t pace_admit_capped(struct tessera_usage *usage, uint32_t cap, uint32_t rate, uint64_t now,
+                           uint64_t cost);
+void pace_correct_capped(struct tessera_usage *usage, uint32_t cap, uint32_t rate, uint64_t now,
+                         int64_t difference);
 
 #endif

@@ -10,8 +10,10 @@
 
 #include <string.h>
 
+#include "atomics.h"
 #include "hooks.h"
 #include "memory.h"
+#include "usage.h"
 
 #define POOLS 1024u
 #define DEVICES 128
@@ -85,7 +87,7 @@ static struct pool *current_of(CUdevice device) {
 }
 
 struct pool *pools_of_stream(CUstream stream) {
-  if (grants_load() != GRANTS_READY) return NULL;
+  if (!grants_hold()) return NULL;
   CUdevice device = device_of_stream(stream);
   if (device < 0 || device >= DEVICES) return NULL;
   struct pool *pool = atomic_load_explicit(&current[device], memory_order_acquire);
@@ -100,7 +102,7 @@ void pools_forget_current(void) {
 /* A default pool is asked for in several ways; here it is looked for among the devices'. */
 struct pool *pools_by_handle(CUmemoryPool handle) {
   CUmemoryPool found;
-  if (grants_load() != GRANTS_READY || handle == NULL) return NULL;
+  if (!grants_hold() || handle == NULL) return NULL;
   CUcontext context;
   struct card *card = card_current(&context);
   struct pool *pool = known(handle, -1);
@@ -199,6 +201,16 @@ static uint64_t in_pieces(const struct pool *pool, uint64_t bytes) {
   return bytes > UINT64_MAX - pool->piece ? bytes : (bytes + pool->piece - 1) / pool->piece * pool->piece;
 }
 
+/* Whether nothing is reserved, since the pool keeps as much as is asked for, as it does for a program that
+   allocates and frees in turns, and there would be room. What the driver takes all the same is charged then. */
+static bool keeps_enough(const struct pool *pool, uint64_t bytes) {
+  const struct grant *grant = pool->card->grants[0];
+  uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed), all = charged(pool);
+  uint64_t limit = grant_limit(grant), held = usage_total(grant->region.usage);
+  if (pool->graphs_of >= 0 || grant_cap(grant) != REGION_NO_CAP || all < used) return false;
+  return all - used >= bytes && held <= limit && in_pieces(pool, bytes) <= limit - held;
+}
+
 /* As if nothing were kept for it: the driver need not take what is. Where that is too much, what is kept
    serves it; if all of it does, nothing more is reserved. */
 static bool reserve_for(struct pool *pool, uint64_t bytes) {
@@ -214,6 +226,10 @@ bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) 
   charge->grant = pool == NULL ? NULL : pool->card->grants[0];
   if (pool == NULL) return true;
   lock_take(&pool->lock);
+  if (keeps_enough(pool, charge->bytes)) {
+    charge->expected = charged(pool) + in_pieces(pool, charge->bytes);
+    return true;
+  }
   bool fits = reserve_for(pool, charge->bytes);
   if (!fits) {
     lock_leave(&pool->lock);
@@ -221,7 +237,7 @@ bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) 
     lock_take(&pool->lock);
     fits = more && reserve_for(pool, charge->bytes);
   }
-  charge->allowed = charged(pool);
+  charge->expected = charged(pool);
   if (!fits) lock_leave(&pool->lock);
   return fits;
 }
@@ -264,8 +280,8 @@ bool pools_end(struct pool_charge *charge, CUresult result, uint64_t address) {
   bool good = true;
   uint64_t now = reserved(pool);
   if (result == CUDA_SUCCESS) {
-    learn_piece(pool, now, now > charge->allowed);
-    good = (now <= charge->allowed || reserve(pool, now - charge->allowed)) && note(charge, address);
+    learn_piece(pool, now, now > charge->expected);
+    good = (now <= charged(pool) || reserve(pool, now - charged(pool))) && note(charge, address);
   }
   settle_at(pool, now);
   lock_leave(&pool->lock);

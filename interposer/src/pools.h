@@ -17,10 +17,10 @@
 struct pool;
 
 struct pool_charge {
-  struct pool *pool; /* NULL: not limited; else its lock is held until pools_end */
-  uint64_t bytes;    /* of the block */
+  struct pool *pool;         /* NULL: not limited; else its lock is held until pools_end */
+  uint64_t bytes;            /* of the block */
   const struct grant *grant; /* the first of the pool's card; NULL: not limited */
-  uint64_t allowed;  /* what the pool may have reserved afterwards */
+  uint64_t expected;         /* the most that it has then, if its pieces are what they seem to be */
 };
 
 /* The pool that cuMemAllocAsync takes from in this stream, and a pool by its handle. NULL: not limited. */

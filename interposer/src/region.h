@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A grant's usage file as one process sees it: its slot, the lock over the totals, and exact accounting.
+ * A grant's usage file as one process sees it: its slot, and exact accounting.
  *
- * Invariants: memory_bytes is the sum over the used slots, under the lock; it never passes the limit by a
- * reservation. A process owns its slot while it holds the record lock on the slot's byte, which the kernel
- * takes from it at its end, so nothing here depends on a pid. Whoever holds the totals' lock and dies is
- * replaced: the totals are added up again from the slots of the living. Record locks go when the process
- * closes any descriptor of the file, so exactly one is open, and it is checked before use (a program may
- * close what isn't its own). */
+ * Invariants: the total is the sum over the slots, at every moment; it never passes the limit by a
+ * reservation. A process has its slot while its `start_ns` stands in it, and lives while it holds the record
+ * lock on the slot's byte, which the kernel takes from it at its end, so nothing here depends on a pid. No
+ * process waits for another, stopped or dead (account.h). Record locks go when the process closes any
+ * descriptor of the file, so exactly one is open, and it is checked before use (a program may close what
+ * isn't its own). */
 #ifndef TESSERA_REGION_H
 #define TESSERA_REGION_H
 
@@ -31,27 +31,28 @@ struct region {
   int file;                    /* -1: not open */
   dev_t device;                /* whose descriptor `file` must be */
   ino_t inode;
-  _Atomic uint32_t owner;    /* the lock word of this process: slot and tag; 0: no slot yet */
+  _Atomic uint32_t owner;    /* 1 + this process's slot; 0: none yet */
   _Atomic uint64_t start_ns; /* tells this process's slot from one that was swept and taken by another */
   _Atomic uint64_t held[REGION_PARTS]; /* bytes that this process has reserved, should the slot be lost */
   uint64_t container; /* of the slots that count towards this container's cap; 0: it has none */
-  struct lock registering;
+  struct lock lock;   /* between this process's threads */
 };
 
-/* 0, or an errno: no file, not writable, not a usage file. */
+/* 0, or an errno: no file, not writable, not a usage file (EINVAL), one of another release's protocol
+   (EPROTO). */
 int region_open(struct region *region, const char *path);
 
 /* Takes a slot, where this process has none. false: none to be had (logged). */
 bool region_register(struct region *region);
 
-/* This process's slot, or NULL. Counters of it may be added to atomically without the lock. */
+/* This process's slot, or NULL. Counters of it may be added to atomically. */
 struct tessera_process *region_slot(struct region *region);
 
 /* The same, but NULL also where that takes more than a look. */
 static inline struct tessera_process *region_known_slot(struct region *region) {
   uint32_t owner = atomic_load_explicit(&region->owner, memory_order_acquire);
   if (owner == 0) return NULL;
-  struct tessera_process *slot = &region->usage->process[(owner & 0xFFFFu) - 1];
+  struct tessera_process *slot = &region->usage->process[owner - 1];
   uint64_t start = __atomic_load_n(&slot->start_ns, __ATOMIC_RELAXED);
   return start == atomic_load_explicit(&region->start_ns, memory_order_relaxed) ? slot : NULL;
 }

@@ -33,7 +33,10 @@ static int make_room(int file, size_t start, size_t bytes) {
 }
 
 static int make_common_room(int file, bool spans) {
-  int error = make_room(file, 0, offsetof(struct tessera_usage, process));
+  uint32_t magic = 0; /* where it stands, the header has its place */
+  int error = 0;
+  if (pread(file, &magic, sizeof magic, 0) != sizeof magic || magic != TESSERA_USAGE_MAGIC)
+    error = make_room(file, 0, offsetof(struct tessera_usage, process));
   if (error != 0 || !spans) return error;
   return make_room(file, offsetof(struct tessera_usage, spans),
                    sizeof(struct tessera_usage) - offsetof(struct tessera_usage, spans));
@@ -60,8 +63,8 @@ int region_open(struct region *region, const char *path) {
     if (mapped == MAP_FAILED) error = errno;
   }
   if (error == 0 && !usage_valid(mapped, (uint64_t)status.st_size)) {
+    error = usage_foreign(mapped) ? EPROTO : EINVAL;
     munmap(mapped, bytes);
-    error = EINVAL;
   }
   if (error != 0) {
     close(file);
@@ -83,7 +86,6 @@ int region_file(struct region *region) {
       status.st_ino == region->inode)
     return region->file;
   region->file = open_high(region->path);
-  if (region->file >= 0 && region->owner != 0)
-    record_lock(region->file, F_SETLK, slot_of(region->owner), &lock);
+  if (region->file >= 0 && region->owner != 0) record_lock(region->file, F_SETLK, region->owner - 1, &lock);
   return region->file;
 }

@@ -6,8 +6,6 @@
 
 #include "region.h"
 
-static inline uint32_t slot_of(uint32_t owner) { return (owner & 0xFFFFu) - 1; }
-
 /* The descriptor, if it still is ours. The program may have closed it, and with it all our record locks, or
    have something else under its number; then it is opened again, and the slot locked again (should it be
    somebody else's by now, start_ns tells, and the process registers anew). */

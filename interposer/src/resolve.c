@@ -5,11 +5,14 @@
  *   linking           the hooks are exported, and a preloaded library comes before libcuda.so.1
  *   dlsym             exported here without a symbol version, so that callers linked against GLIBC_2.2.5 and
  *                     GLIBC_2.34 both land here; names that are not ours go on by a tail call, so that
- *                     RTLD_NEXT and RTLD_DEFAULT mean to libc what they meant to the caller
+ *                     RTLD_NEXT and RTLD_DEFAULT mean to libc what they meant to the caller; so does all
+ *                     that the driver itself asks for
  *   cuGetProcAddress  the driver answers first; a hook is handed out only for the very address that it
  *                     wraps, so the caller's version and flags are honoured without knowing their rules
  *
- * Nothing is done before the first look-up or call of a name in the table: no constructor, no dlopen.
+ * Nothing is done before the first look-up or call of a name in the table: no constructor, no dlopen. The
+ * driver's library is looked for once, each of its functions when it is first wanted: without the loader, which
+ * would be asked under locks then.
  *
  * As a shim (TESSERA_SHIM) the library is itself what programs load as libcuda.so.1 and libnvidia-ml.so.1,
  * and the driver's own are under a path that only the shim asks for. They are its dependencies, so that a
@@ -22,6 +25,7 @@
 #include "hooks.h"
 #include "lock.h"
 #include "log.h"
+#include "symbols.h"
 
 struct row {
   const char *symbol;
@@ -61,11 +65,14 @@ static const char *const stems[LIBRARY_COUNT] = {"libcuda.so", "libnvidia-ml.so"
 typedef void *dlsym_function(void *, const char *);
 
 _Atomic(void *) real_address[ADDRESS_COUNT];
-atomic_bool library_bound[LIBRARY_COUNT];
 __thread bool inside_driver;
 
-/* What cuGetProcAddress answers for a row at its own version; differs from dlsym's where the driver hands out
-   entry points that it does not export. */
+/* Where functions are looked for; `nowhere`: all that there are have been found. NULL: not looked for yet. */
+static _Atomic(const struct link_map *) driver_library[LIBRARY_COUNT];
+static const struct link_map nowhere;
+
+/* What cuGetProcAddress answers for a row at its own version, once it was asked; differs from dlsym's where the
+   driver hands out entry points that it does not export. */
 static _Atomic(void *) answered_address[HOOK_COUNT];
 static _Atomic(dlsym_function *) libc_dlsym;
 /* What was bound is a shim: it keeps the limits, so its functions are handed out as they are. */
@@ -98,15 +105,15 @@ static inline dlsym_function *real_dlsym(void) {
   return function != NULL ? function : find_libc_dlsym();
 }
 
-#ifndef TESSERA_SHIM
 /* --- the table by name -------------------------------------------------------------------------------- */
 
-/* Open addressing over the hooks' symbols, filled once; 1 + number, 0 is empty. */
-#define INDEX_SIZE 1024u
-_Static_assert(HOOK_COUNT * 2 <= INDEX_SIZE, "the index is at most half full");
-static uint16_t symbol_index[INDEX_SIZE];
-static atomic_bool symbol_index_ready;
-static struct lock symbol_index_lock;
+/* Open addressing over the hooks' symbols and bases, filled once; 1 + number, 0 is empty. Rows of one name come in
+   the table's order. */
+#define INDEX_SIZE 2048u
+_Static_assert(HOOK_COUNT * 4 <= INDEX_SIZE, "the index is at most half full");
+static uint16_t name_index[INDEX_SIZE];
+static atomic_bool name_index_ready;
+static struct lock name_index_lock;
 
 static unsigned int hash_name(const char *name) {
   unsigned int hash = 2166136261u;
@@ -114,30 +121,46 @@ static unsigned int hash_name(const char *name) {
   return hash ^ hash >> 15;
 }
 
-static void fill_symbol_index(void) {
-  lock_take(&symbol_index_lock);
-  if (!atomic_load_explicit(&symbol_index_ready, memory_order_relaxed)) {
+static void add_to_index(const char *name, int number) {
+  unsigned int place = hash_name(name) % INDEX_SIZE;
+  while (name_index[place] != 0) place = (place + 1) % INDEX_SIZE;
+  name_index[place] = (uint16_t)(number + 1);
+}
+
+static void fill_index(void) {
+  lock_take(&name_index_lock);
+  if (!atomic_load_explicit(&name_index_ready, memory_order_relaxed)) {
     for (int number = 0; number < HOOK_COUNT; number++) {
-      unsigned int place = hash_name(rows[number].symbol) % INDEX_SIZE;
-      while (symbol_index[place] != 0) place = (place + 1) % INDEX_SIZE;
-      symbol_index[place] = (uint16_t)(number + 1);
+      const struct row *row = &rows[number];
+      add_to_index(row->symbol, number);
+      if (row->base != NULL && strcmp(row->base, row->symbol) != 0) add_to_index(row->base, number);
     }
-    atomic_store_explicit(&symbol_index_ready, true, memory_order_release);
+    atomic_store_explicit(&name_index_ready, true, memory_order_release);
   }
-  lock_leave(&symbol_index_lock);
+  lock_leave(&name_index_lock);
 }
 
+static unsigned int first_place(const char *name) {
+  if (!atomic_load_explicit(&name_index_ready, memory_order_acquire)) fill_index();
+  return hash_name(name) % INDEX_SIZE;
+}
+
+/* The next row that may be of the name; -1: there is none any more. */
+static int next_row(unsigned int *place) {
+  int number = name_index[*place] - 1;
+  *place = (*place + 1) % INDEX_SIZE;
+  return number;
+}
+
+#ifndef TESSERA_SHIM
 static int find_symbol(const char *name) {
-  if (!atomic_load_explicit(&symbol_index_ready, memory_order_acquire)) fill_symbol_index();
-  for (unsigned int place = hash_name(name) % INDEX_SIZE; symbol_index[place] != 0;
-       place = (place + 1) % INDEX_SIZE) {
-    int number = symbol_index[place] - 1;
-    if (strcmp(rows[number].symbol, name) == 0) return number;
-  }
-  return -1;
+  unsigned int place = first_place(name);
+  int number = next_row(&place);
+  while (number >= 0 && strcmp(rows[number].symbol, name) != 0) number = next_row(&place);
+  return number;
 }
-
 #endif
+
 /* cuXxx or nvmlXxx; not cublas…, curl_…, cuserid. Reads no byte behind the name's end. */
 static inline bool may_be_ours(const char *name) {
   if (name[0] == 'c') return name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -150,26 +173,39 @@ static void *loaded_library(enum library library) {
   return dlopen(sonames[library], RTLD_LAZY | RTLD_NOLOAD);
 }
 
+/* The library, where it has the functions in itself and a table of them. */
+static const struct link_map *own_functions(enum library library, void *handle) {
+  struct link_map *map = NULL;
+  const char *first = rows[library == LIBRARY_CUDA ? HOOK_cuInit : CALL_nvmlInit_v2].symbol;
+  if (handle == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL) return NULL;
+  return symbols_find(map, first) != NULL ? map : NULL;
+}
+
 #ifdef TESSERA_SHIM
 TESSERA_EXPORT extern const char tessera_shim;
 const char tessera_shim = 1; /* found by its name */
 
-static bool is_shim(void *handle) {
+static bool is_shim(enum library library, void *handle) {
+  (void)library;
   (void)handle; /* what this one binds is the driver's own */
   return false;
 }
 
 bool shim_stands_in(void) { return false; }
 #else
-static bool is_shim(void *handle) {
+/* The one for NVML is empty: there it is asked for in what it leads to. */
+static bool is_shim(enum library library, void *handle) {
+  const struct link_map *map = own_functions(library, handle);
+  if (map != NULL) return symbols_find(map, "tessera_shim") != NULL;
   dlsym_function *lookup = real_dlsym();
   return handle != NULL && lookup != NULL && lookup(handle, "tessera_shim") != NULL;
 }
 
 bool shim_stands_in(void) {
-  void *cuda = loaded_library(LIBRARY_CUDA), *nvml = loaded_library(LIBRARY_NVML);
-  if (cuda == NULL && nvml == NULL) cuda = dlopen(sonames[LIBRARY_CUDA], RTLD_LAZY);
-  return is_shim(cuda) || is_shim(nvml);
+  void *cuda = loaded_library(LIBRARY_CUDA);
+  /* The shim for NVML brings the one for CUDA along: NVML without it is the driver's own. */
+  if (cuda == NULL && loaded_library(LIBRARY_NVML) != NULL) return false;
+  return is_shim(LIBRARY_CUDA, cuda != NULL ? cuda : dlopen(sonames[LIBRARY_CUDA], RTLD_LAZY));
 }
 #endif
 
@@ -177,52 +213,71 @@ static void *absent(enum library library) {
   return library == LIBRARY_CUDA ? (void *)absent_in_cuda : (void *)absent_in_nvml;
 }
 
-static void *address_of(int number) {
-  return atomic_load_explicit(&real_address[number], memory_order_relaxed);
-}
-
-bool driver_has(int number) {
-  enum library library = (enum library)rows[number].library;
-  return bound_address(library, number) != absent(library);
-}
-
-/* Entry points that the driver hands out but does not export under the same address. */
-static void ask_for_answers(void) {
-  void *old = address_of(HOOK_cuGetProcAddress), *new = address_of(HOOK_cuGetProcAddress_v2);
-  bool has_old = old != (void *)absent_in_cuda, has_new = new != (void *)absent_in_cuda;
-  if (!has_old && !has_new) return;
-  for (int number = 0; number < HOOK_COUNT; number++) {
-    const struct row *row = &rows[number];
-    if (row->base == NULL) continue;
-    uint64_t flags =
-        row->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_DEFAULT;
-    void *answer = NULL;
-    int found = 0;
-    CUresult result =
-        has_new ? ((function_cuGetProcAddress_v2 *)new)(row->base, &answer, row->since, flags, &found)
-                : ((function_cuGetProcAddress *)old)(row->base, &answer, row->since, flags);
-    if (result != CUDA_SUCCESS || answer == NULL) continue;
-    atomic_store_explicit(&answered_address[number], answer, memory_order_relaxed);
-  }
-}
-
-/* Threads that come at the same time all do this and write the same values: a lock held over dlopen would
-   wait for the loader's, which a thread may hold whose library's constructor calls us. */
-void bind_library(enum library library) {
-  void *handle = loaded_library(library);
-  if (handle == NULL) handle = dlopen(sonames[library], RTLD_LAZY);
+/* By the loader, of a library in which we can't look up ourselves: all at once, since no lock is held now. */
+static void bind_all(enum library library, void *handle) {
   dlsym_function *lookup = real_dlsym();
   for (int number = 0; number < ADDRESS_COUNT; number++) {
     if (rows[number].library != library) continue;
     void *address = handle != NULL && lookup != NULL ? lookup(handle, rows[number].symbol) : NULL;
     if (address == NULL) address = absent(library);
-    atomic_store_explicit(&real_address[number], address, memory_order_relaxed);
+    atomic_store_explicit(&real_address[number], address, memory_order_release);
   }
+}
+
+/* Threads that come at the same time all do this and write the same values: a lock held over dlopen would
+   wait for the loader's, which a thread may hold whose library's constructor calls us. */
+static const struct link_map *find_driver(enum library library) {
+  void *handle = loaded_library(library);
+  if (handle == NULL) handle = dlopen(sonames[library], RTLD_LAZY);
   log_debug("%s: %s", sonames[library], handle != NULL ? "bound" : "not to be loaded");
-  if (is_shim(handle)) atomic_store_explicit(&beside_shim, true, memory_order_relaxed);
-  if (library == LIBRARY_CUDA) ask_for_answers();
+  bool beside = is_shim(library, handle);
+  if (beside) atomic_store_explicit(&beside_shim, true, memory_order_relaxed);
+  const struct link_map *found = beside ? NULL : own_functions(library, handle);
+  if (found == NULL) {
+    bind_all(library, handle);
+    found = &nowhere;
+  }
   /* The handle stays open: real addresses must not go away under a program that closes its own. */
-  atomic_store_explicit(&library_bound[library], true, memory_order_release);
+  atomic_store_explicit(&driver_library[library], found, memory_order_release);
+  return found;
+}
+
+void *bind_address(int number) {
+  enum library library = (enum library)rows[number].library;
+  const struct link_map *map = atomic_load_explicit(&driver_library[library], memory_order_acquire);
+  if (map == NULL) map = find_driver(library);
+  if (map == &nowhere) return atomic_load_explicit(&real_address[number], memory_order_acquire);
+  void *address = symbols_find(map, rows[number].symbol);
+  if (address == NULL) address = absent(library);
+  atomic_store_explicit(&real_address[number], address, memory_order_release);
+  return address;
+}
+
+/* Where a library's dynamic section lies: behind all that it has of code and tables. */
+uint64_t driver_build(void) {
+  bound_address(HOOK_cuInit);
+  const struct link_map *map = atomic_load_explicit(&driver_library[LIBRARY_CUDA], memory_order_acquire);
+  return map->l_ld == NULL ? 0 : (uint64_t)(uintptr_t)map->l_ld - map->l_addr;
+}
+
+bool driver_has(int number) { return bound_address(number) != absent((enum library)rows[number].library); }
+
+/* --- cuGetProcAddress --------------------------------------------------------------------------------- */
+
+/* What the driver answers for a row at its own version: an entry point that it may not export. */
+static void *answer_for(int number) {
+  const struct row *row = &rows[number];
+  void *answer = atomic_load_explicit(&answered_address[number], memory_order_relaxed);
+  if (answer != NULL) return answer;
+  uint64_t flags =
+      row->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_DEFAULT;
+  int found = 0;
+  CUresult result = driver_has(HOOK_cuGetProcAddress_v2)
+                        ? REAL(cuGetProcAddress_v2)(row->base, &answer, row->since, flags, &found)
+                        : REAL(cuGetProcAddress)(row->base, &answer, row->since, flags);
+  if (result != CUDA_SUCCESS || answer == NULL) answer = absent(LIBRARY_CUDA);
+  atomic_store_explicit(&answered_address[number], answer, memory_order_relaxed);
+  return answer;
 }
 
 /* A row's address is matched, not its version's number: what the driver answers for a version that this table
@@ -230,12 +285,11 @@ void bind_library(enum library library) {
 void *hook_for_answer(const char *name, void *answer, uint64_t flags) {
   int match = -1;
   if (!may_be_ours(name) || atomic_load_explicit(&beside_shim, memory_order_relaxed)) return answer;
-  for (int number = 0; number < HOOK_COUNT; number++) {
+  unsigned int place = first_place(name);
+  for (int number = next_row(&place); number >= 0; number = next_row(&place)) {
     const struct row *row = &rows[number];
     if (row->base == NULL || (strcmp(row->base, name) != 0 && strcmp(row->symbol, name) != 0)) continue;
-    if (answer != address_of(number) &&
-        answer != atomic_load_explicit(&answered_address[number], memory_order_relaxed))
-      continue;
+    if (answer != bound_address(number) && answer != answer_for(number)) continue;
     /* A driver may use one address for both kinds of default stream: the one that was asked for comes first.
      */
     bool wanted = row->per_thread == (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
@@ -250,13 +304,28 @@ void *hook_for_answer(const char *name, void *answer, uint64_t flags) {
 /* Whether an address belongs to a driver library (any copy of it), to this library, or to somebody else. */
 enum owner { OWNER_DRIVER, OWNER_HOOK, OWNER_OTHER };
 
-static enum owner owner_of(void *address, enum library library, void *hook) {
+/* The name of the file that an address belongs to. */
+static const char *file_of(const void *address) {
   Dl_info info;
-  if (address == hook) return OWNER_HOOK;
-  if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return OWNER_OTHER;
+  if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return "";
   const char *file = strrchr(info.dli_fname, '/');
-  file = file != NULL ? file + 1 : info.dli_fname;
-  return strncmp(file, stems[library], strlen(stems[library])) == 0 ? OWNER_DRIVER : OWNER_OTHER;
+  return file != NULL ? file + 1 : info.dli_fname;
+}
+
+static bool is_drivers(const char *file, enum library library) {
+  return strncmp(file, stems[library], strlen(stems[library])) == 0;
+}
+
+static enum owner owner_of(void *address, enum library library, void *hook) {
+  if (address == hook) return OWNER_HOOK;
+  return is_drivers(file_of(address), library) ? OWNER_DRIVER : OWNER_OTHER;
+}
+
+/* A driver that only leads to another library, whose functions have the same names (WSL2), would be led back to
+   itself. */
+static bool is_asked_by_driver(const void *caller) {
+  const char *file = file_of(caller);
+  return is_drivers(file, LIBRARY_CUDA) || is_drivers(file, LIBRARY_NVML);
 }
 
 /* A name of the table. An absent name stays absent, somebody else's function of that name stays his; for
@@ -290,7 +359,8 @@ TESSERA_EXPORT void *dlsym(void *restrict handle, const char *restrict name);
 TESSERA_EXPORT void *dlsym(void *restrict handle, const char *restrict name) {
   if (may_be_ours(name)) {
     int number = find_symbol(name);
-    if (number >= 0) return lookup_hook(handle, name, number);
+    if (number >= 0 && !is_asked_by_driver(__builtin_return_address(0)))
+      return lookup_hook(handle, name, number);
   }
   dlsym_function *lookup = real_dlsym();
   if (lookup == NULL) return NULL;

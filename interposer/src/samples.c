@@ -11,6 +11,7 @@
 #include "limits.h"
 #include "lock.h"
 #include "spans.h"
+#include "stays.h"
 #include "usage.h"
 
 #define SAMPLES 64
@@ -112,7 +113,7 @@ static CUresult record(CUevent event, const struct sample_of *of) {
 static uint32_t sharers_now(const struct tessera_usage *usage) {
   uint32_t high = usage_slots_high(usage), sharers = 0;
   for (uint32_t i = 0; i < high && i < SHARERS_SEEN; i++)
-    sharers += load_relaxed(&usage->process[i].timed) != 0;
+    sharers += load_relaxed(&usage->process[i].timed) != 0 && slot_taken(&usage->process[i]);
   return sharers != 0 ? sharers : 1;
 }
 
@@ -227,24 +228,41 @@ static uint64_t own_time(const struct sample *sample, uint64_t elapsed, uint64_t
   return own;
 }
 
+/* What is to be charged in addition for the sample, which ended at `end`, and those that it stands for. */
+static int64_t charge(const struct sample *sample, uint64_t elapsed, uint64_t end, uint32_t stretch) {
+  const struct sample_of *of = &sample->of;
+  bool has_siblings = contended(sample), shared = has_siblings || stretch != LIMITS_NO_STRETCH;
+  bool is_told = of->launches == 1 && elapsed >= ESTIMATE_LONG_NS;
+  if (of->launches == 1) {
+    atomic_store_explicit(&of->estimate->apart_ns, elapsed, memory_order_relaxed);
+    elapsed = own_time(sample, elapsed, end, stretch);
+  }
+  int64_t more = estimate_settle(of->estimate, elapsed, shared, of->debited, of->launches);
+  struct tessera_process *slot = region_slot(&of->grant->region);
+  if (slot == NULL || !of->grant->region.has_spans) return more;
+  struct tessera_usage *usage = of->grant->region.usage;
+  uint64_t charged = of->debited * of->launches + (uint64_t)more;
+  const struct stay_part part = {.grant = grant_number(of->grant),
+                                 .slot = (uint32_t)(slot - usage->process),
+                                 .from = sample->begun_ns,
+                                 .until = end + charged - charged / of->launches, /* the others come behind */
+                                 .charged = charged,
+                                 .is_told = is_told};
+  /* When the grant's other processes have short kernels on the card is told too late to reckon with. */
+  return more + stays_add(usage, &part, has_siblings && of->launches != 1 ? LIMITS_NO_STRETCH : stretch);
+}
+
 static void settle(struct sample *sample, uint64_t elapsed, uint64_t now) {
   struct grant *grant = sample->of.grant;
-  struct pace_limits limits = limits_pace(grant->limits, now);
-  bool shared = contended(sample) || limits.stretch != LIMITS_NO_STRETCH;
   bool is_short = sample->of.launches != 1;
-  if (sample->of.launches == 1) {
-    uint64_t earliest = later(sample->begun_ns + elapsed, sample->running_ns);
-    uint64_t end = card_clock_place(sample->context, &sample->end, earliest, now);
-    atomic_store_explicit(&sample->of.estimate->apart_ns, elapsed, memory_order_relaxed);
-    elapsed = own_time(sample, elapsed, end, limits.stretch);
-  }
-  int64_t more =
-      estimate_settle(sample->of.estimate, elapsed, shared, sample->of.debited, sample->of.launches);
+  uint64_t earliest = later(sample->begun_ns + elapsed, sample->running_ns);
+  uint64_t end = card_clock_place(sample->context, &sample->end, earliest, now);
+  int64_t more = charge(sample, elapsed, end, limits_pace(grant->limits, now).stretch);
   budget_correct(grant, budget_of(grant, now), now, more);
   struct tessera_process *slot = region_slot(&grant->region);
   if (slot == NULL) return;
   add_relaxed(&slot->busy_ns, (uint64_t)more);
-  if (is_short) add_relaxed(&slot->short_ns, (uint64_t)more);
+  if (is_short && !grant->region.has_spans) add_relaxed(&slot->short_ns, (uint64_t)more);
 }
 
 /* Settles the sample if its kernel has ended; else returns when to look again. */
@@ -295,6 +313,7 @@ uint64_t samples_settle(void) {
 }
 
 void samples_context_ends(CUcontext context) {
+  if (grants_are_none()) return; /* then no lock is taken, which a child of a fork could wait for */
   lock_take(&samples_lock);
   card_clock_context_ends(context);
   for (int i = 0; i < SAMPLES; i++) {
@@ -314,5 +333,6 @@ void samples_reset(void) {
   memset(waited_for, 0, sizeof waited_for);
   memset(pending_long, 0, sizeof pending_long);
   card_clock_reset();
+  stays_reset();
   estimates_reset();
 }

@@ -49,7 +49,7 @@ static void add_residents(struct bins *bins, const struct tessera_usage *usage, 
   for (uint32_t i = 0; i < high && i < SLOTS_SEEN; i++) {
     const struct tessera_process *process = &usage->process[i];
     uint64_t since = load_relaxed(&process->resident_ns);
-    if (i != slot && since != 0) add(bins, since, load_relaxed(&process->resident_until));
+    if (i != slot && since != 0 && slot_taken(process)) add(bins, since, load_relaxed(&process->resident_until));
   }
 }
 
@@ -59,7 +59,7 @@ uint64_t spans_uncharged(const struct tessera_usage *usage, uint64_t now) {
   for (uint32_t i = 0; i < high && i < SLOTS_SEEN; i++) {
     const struct tessera_process *process = &usage->process[i];
     uint64_t since = load_relaxed(&process->resident_ns), until = load_relaxed(&process->resident_until);
-    if (since == 0) continue;
+    if (since == 0 || !slot_taken(process)) continue;
     if (until < since) until = since;
     if (now > until && now - until >= SPANS_OVERDUE_NS) continue;
     present++;

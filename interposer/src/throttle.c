@@ -58,8 +58,8 @@ static uint64_t behind_others(const struct grant *grant, const struct tessera_pr
   uint32_t high = usage_slots_high(usage), before = 0;
   for (uint32_t i = 0; slot != NULL && i < high && before < MOST_BEFORE; i++) {
     const struct tessera_process *other = &usage->process[i];
-    before +=
-        other != slot && load_relaxed(&other->waiting) != 0 && load_relaxed(&other->last_launch_ns) < since;
+    before += other != slot && load_relaxed(&other->waiting) != 0 && slot_taken(other) &&
+              load_relaxed(&other->last_launch_ns) < since;
   }
   return before * (uint64_t)TURN_NS;
 }
@@ -114,7 +114,7 @@ static void debit(struct launch *launch, struct budget budget, uint64_t now, str
   if (slot != NULL) {
     add_relaxed(&slot->launches, launches - 1);
     add_relaxed(&slot->busy_ns, cost * launches);
-    if (launches != 1) add_relaxed(&slot->short_ns, cost * launches);
+    if (launches != 1 && !grant->region.has_spans) add_relaxed(&slot->short_ns, cost * launches);
   }
   samples_settle();
   const struct sample_of of = {.grant = grant,

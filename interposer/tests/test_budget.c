@@ -71,6 +71,16 @@ static void test_who_does_not_know_its_cap_has_the_last_word(void) {
   CHECK_EQUAL(usage.cap_ready_ns[TESSERA_CAPS], START - PACE_BURST_NS + 10 * MS);
 }
 
+static void test_what_a_container_owes_follows_its_cap(void) {
+  reset(0, 10);
+  CHECK_EQUAL(budget_admit(&grant, budget_of(&grant, START), START, 100 * MS), 0);
+  uint64_t owed = budget_admit(&grant, budget_of(&grant, START), START, MS) - START;
+  limits.caps[1].cores = 50;
+  CHECK_EQUAL(budget_admit(&grant, budget_of(&grant, START), START, MS), START + owed / 5);
+  limits.caps[1].cores = 5;
+  CHECK_EQUAL(budget_admit(&grant, budget_of(&grant, START), START, MS), START + owed * 2);
+}
+
 static void test_what_is_free(void) {
   reset(0, 0);
   CHECK(budget_was_never(&grant) && budget_is_free(budget_of(&grant, START)));
@@ -92,6 +102,7 @@ int main(void) {
   test_a_refusal_takes_from_neither();
   test_what_is_put_right_is_in_both();
   test_who_does_not_know_its_cap_has_the_last_word();
+  test_what_a_container_owes_follows_its_cap();
   test_what_is_free();
   puts("budget: ok");
 }

@@ -100,7 +100,7 @@ static void test_stretch_ends_half_a_minute_after_the_lease(void) {
 static void test_validity(void) {
   struct tessera_limits limits = value_of(1);
   limits.magic = TESSERA_LIMITS_MAGIC;
-  limits.version = TESSERA_ABI_VERSION;
+  limits.version = TESSERA_LIMITS_VERSION;
   limits.size = sizeof limits;
   CHECK(limits_valid(&limits, sizeof limits));
   CHECK(limits_valid(&limits, TESSERA_LIMITS_SIZE_0)); /* without what was added since */

@@ -6,17 +6,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "atomics.h"
 #include "check.h"
 #include "clock.h"
+#include "usage.h"
 
-#define LIMIT 1000000u
+#define PIECE TESSERA_GRANULE /* the least that is counted */
+#define LIMIT (1000000u * PIECE)
 
 static char path[] = "/tmp/tessera-usage-XXXXXX";
 
@@ -24,7 +28,7 @@ static void make_file(void) {
   static struct tessera_usage usage;
   int file = mkstemp(path);
   usage.magic = TESSERA_USAGE_MAGIC;
-  usage.version = TESSERA_ABI_VERSION;
+  usage.version = TESSERA_USAGE_VERSION;
   usage.size = sizeof usage;
   usage.slots = TESSERA_SLOTS;
   CHECK(write(file, &usage, sizeof usage) == sizeof usage);
@@ -54,39 +58,80 @@ static void finish(pid_t pid) {
   CHECK_EQUAL(status, 0);
 }
 
+static void reserve_once(struct region *region) {
+  CHECK(region_reserve(region, PIECE, LIMIT));
+  region_release(region, PIECE);
+}
+
 static void test_the_limit_is_exact(struct region *region) {
-  CHECK(region_reserve(region, LIMIT - 1, LIMIT));
-  CHECK(!region_reserve(region, 2, LIMIT));
-  CHECK(region_reserve(region, 1, LIMIT));
-  CHECK(!region_reserve(region, 1, LIMIT));
+  CHECK(region_reserve(region, LIMIT - PIECE, LIMIT));
+  CHECK(!region_reserve(region, 2 * PIECE, LIMIT));
+  CHECK(!region_reserve(region, PIECE + 1, LIMIT));
+  CHECK(region_reserve(region, PIECE, LIMIT + PIECE - 1));
+  CHECK(!region_reserve(region, PIECE, LIMIT + PIECE - 1));
   CHECK(!region_reserve(region, UINT64_MAX, LIMIT));
+  CHECK(!region_reserve(region, UINT64_MAX, UINT64_MAX));
   CHECK_EQUAL(region_used(region), LIMIT);
-  CHECK_EQUAL(region_slot(region)->refused, 3);
+  CHECK_EQUAL(region_slot(region)->refused, 5);
   region_release(region, LIMIT);
   CHECK_EQUAL(region_used(region), 0);
-  CHECK_EQUAL(region->usage->peak_memory_bytes, LIMIT);
+  CHECK_EQUAL(usage_peak(region->usage), LIMIT);
+}
+
+static void reserve_the_last(struct region *region) {
+  CHECK(region_reserve(region, PIECE, UINT64_MAX));
+  CHECK(!region_reserve(region, 1, UINT64_MAX));
+  region_release(region, PIECE);
+}
+
+/* What the head has no bits for is refused; all that it has are used. */
+static void test_the_most_that_can_be_counted(struct region *region) {
+  const uint64_t most = UINT64_C(1) << 45;
+  CHECK(!region_reserve(region, most, UINT64_MAX));
+  CHECK(region_reserve(region, most - PIECE, UINT64_MAX));
+  CHECK(!region_reserve(region, PIECE, UINT64_MAX));
+  CHECK_EQUAL(region_used(region), most - PIECE);
+  region_release(region, PIECE);
+  finish(start(reserve_the_last)); /* enters ours in our slot */
+  CHECK_EQUAL(load_relaxed(&region_slot(region)->bytes), most - 2 * PIECE);
+  CHECK_EQUAL(region_used(region), most - 2 * PIECE);
+  region_release(region, most - 2 * PIECE);
+  CHECK_EQUAL(region_used(region), 0);
+  store_relaxed(&region->usage->peak_memory_bytes, 0u);
+}
+
+/* What is no multiple of a granule takes up a whole one for the process, not one each time. */
+static void test_odd_sizes(struct region *region) {
+  for (int i = 0; i < 5; i++) CHECK(region_reserve(region, 100, LIMIT));
+  CHECK_EQUAL(region_used(region), PIECE);
+  CHECK(region_reserve(region, 100, LIMIT));
+  CHECK_EQUAL(region_used(region), 2 * PIECE);
+  for (int i = 0; i < 6; i++) region_release(region, 100);
+  CHECK_EQUAL(region_used(region), 0);
 }
 
 static void test_a_cap_is_over_the_processes_of_a_container(struct region *region) {
   uint64_t total = 0;
   region->container = 7;
   store_relaxed(&region_slot(region)->container, 7u);
-  CHECK(region_reserve_part(region, REGION_CONTEXTS, 300, LIMIT, 1000));
-  CHECK(region_reserve_part(region, REGION_MODULES, 200, LIMIT, 1000));
-  CHECK(!region_reserve_part(region, REGION_MEMORY, 501, LIMIT, 1000));
-  CHECK(region_reserve_part(region, REGION_MEMORY, 500, LIMIT, 1000));
-  CHECK_EQUAL(region_used_by_container(region), 1000);
+  CHECK(region_reserve_part(region, REGION_CONTEXTS, 300 * PIECE, LIMIT, 1000 * PIECE));
+  CHECK(region_reserve_part(region, REGION_MODULES, 200 * PIECE, LIMIT, 1000 * PIECE));
+  CHECK_EQUAL(region_slot(region)->context_bytes, 300 * PIECE);
+  CHECK_EQUAL(region_slot(region)->module_bytes, 200 * PIECE);
+  CHECK(!region_reserve_part(region, REGION_MEMORY, 501 * PIECE, LIMIT, 1000 * PIECE));
+  CHECK(region_reserve_part(region, REGION_MEMORY, 500 * PIECE, LIMIT, 1000 * PIECE));
+  CHECK_EQUAL(region_used_by_container(region), 1000 * PIECE);
   /* Another container's part counts towards the limit alone. */
   store_relaxed(&region_slot(region)->container, 8u);
   CHECK_EQUAL(region_used_by_container(region), 0);
-  CHECK(region_reserve_part(region, REGION_MEMORY, 1000, LIMIT, 1000));
-  CHECK(!region_reserve_part(region, REGION_MEMORY, 1, 2000, 1000));
-  CHECK_EQUAL(region_used(region), 2000);
+  CHECK(region_reserve_part(region, REGION_MEMORY, 1000 * PIECE, LIMIT, 1000 * PIECE));
+  CHECK(!region_reserve_part(region, REGION_MEMORY, PIECE, 2000 * PIECE, 1000 * PIECE));
+  CHECK_EQUAL(region_used(region), 2000 * PIECE);
   store_relaxed(&region_slot(region)->container, 0u);
   region->container = 0;
-  region_release_part(region, REGION_CONTEXTS, 300);
-  region_release_part(region, REGION_MODULES, 200);
-  region_release_part(region, REGION_MEMORY, 1500);
+  region_release_part(region, REGION_CONTEXTS, 300 * PIECE);
+  region_release_part(region, REGION_MODULES, 200 * PIECE);
+  region_release_part(region, REGION_MEMORY, 1500 * PIECE);
   for (int part = 0; part < REGION_PARTS; part++) total += atomic_load(&region->held[part]);
   CHECK_EQUAL(total, 0);
   CHECK_EQUAL(region_used(region), 0);
@@ -99,10 +144,10 @@ static struct region *racing;
 static int racing_rounds;
 static void *race(void *argument) {
   for (int i = 0; i < racing_rounds; i++) {
-    if (!region_reserve(racing, 300000, LIMIT)) continue;
-    CHECK(__atomic_add_fetch(truth, 300000, __ATOMIC_SEQ_CST) <= LIMIT);
-    CHECK(__atomic_sub_fetch(truth, 300000, __ATOMIC_SEQ_CST) <= LIMIT);
-    region_release(racing, 300000);
+    if (!region_reserve(racing, 300000 * PIECE, LIMIT)) continue;
+    CHECK(__atomic_add_fetch(truth, 300000 * PIECE, __ATOMIC_SEQ_CST) <= LIMIT);
+    CHECK(__atomic_sub_fetch(truth, 300000 * PIECE, __ATOMIC_SEQ_CST) <= LIMIT);
+    region_release(racing, 300000 * PIECE);
   }
   return argument;
 }
@@ -112,7 +157,11 @@ static void race_in_threads(struct region *region) {
   racing = region;
   for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, race, NULL) == 0);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  CHECK_EQUAL(atomic_load(&region->held[REGION_MEMORY]), 0);
+  CHECK_EQUAL(usage_held(region->usage, (uint32_t)(region_slot(region) - region->usage->process)), 0);
 }
+
+static void yield(void) { sched_yield(); }
 
 static void race_in_processes(struct region *region, int rounds) {
   pid_t pids[4];
@@ -121,14 +170,17 @@ static void race_in_processes(struct region *region, int rounds) {
   for (int i = 0; i < 4; i++) finish(pids[i]);
   CHECK_EQUAL(region_used(region), 0);
   CHECK_EQUAL(*truth, 0);
-  CHECK(region->usage->peak_memory_bytes <= LIMIT);
+  CHECK(usage_peak(region->usage) <= LIMIT);
 }
 
 static void test_races_end_at_zero(struct region *region) { race_in_processes(region, 3000); }
 
-/* The first calls of a process's threads come together, while others come and go. */
+/* The first calls of a process's threads come together, while others come and go; each operation is
+   interrupted at each of its steps. */
 static void test_races_while_registering(struct region *region) {
+  account_step = yield;
   for (int i = 0; i < 40; i++) race_in_processes(region, 20);
+  account_step = NULL;
 }
 
 static void hold_all(struct region *region) {
@@ -137,8 +189,8 @@ static void hold_all(struct region *region) {
 }
 
 static void wait_for_memory(const struct region *region, uint64_t bytes) {
-  for (int i = 0; i < 5000 && load_acquire(&region->usage->memory_bytes) != bytes; i++) usleep(1000);
-  CHECK_EQUAL(load_acquire(&region->usage->memory_bytes), bytes);
+  for (int i = 0; i < 5000 && usage_total(region->usage) != bytes; i++) usleep(1000);
+  CHECK_EQUAL(usage_total(region->usage), bytes);
 }
 
 static void test_the_memory_of_the_dead_is_back_at_once(struct region *region) {
@@ -151,99 +203,53 @@ static void test_the_memory_of_the_dead_is_back_at_once(struct region *region) {
   region_release(region, LIMIT);
 }
 
-static void die_with_the_lock(struct region *region) {
-  CHECK(region_reserve(region, 1000, LIMIT));
-  __atomic_store_n(&region->usage->lock, region->owner, __ATOMIC_SEQ_CST);
-  raise(SIGKILL);
-}
-
-static void test_a_dead_owners_lock_is_taken_over(struct region *region) {
-  for (int i = 0; i < 3; i++) {
-    pid_t pid = start(die_with_the_lock);
-    waitpid(pid, NULL, 0);
-    CHECK(load_acquire(&region->usage->lock) != 0);
-    uint64_t before = clock_now();
-    CHECK(region_reserve(region, LIMIT, LIMIT));
-    CHECK(clock_now() - before < 100000000u);
-    region_release(region, LIMIT);
-  }
-}
-
-static void reserve_once(struct region *region) {
-  CHECK(region_reserve(region, 1, LIMIT));
-  region_release(region, 1);
-}
-
-static void die_while_registering(struct region *region) {
-  CHECK(region_register(region));
-  store_relaxed(&region_slot(region)->state, (uint32_t)TESSERA_SLOT_FREE);
-  __atomic_store_n(&region->usage->lock, region->owner, __ATOMIC_SEQ_CST);
-  raise(SIGKILL);
-}
-
-static void test_a_newcomer_in_the_dead_owners_slot(void) {
-  /* Nobody else lives: the newcomer gets the very slot whose number is in the lock. */
-  pid_t pid = start(die_while_registering);
-  waitpid(pid, NULL, 0);
-  finish(start(reserve_once));
-  pid = start(die_with_the_lock);
-  waitpid(pid, NULL, 0);
-  finish(start(reserve_once));
-}
-
 /* All slots look used, since their owners are dead: each is somebody's again, and what they held is not
    counted. */
 static void test_the_slots_of_the_dead_are_taken_where_there_are_no_others(void) {
   struct region region = opened();
   struct tessera_usage *usage = region.usage;
   for (uint32_t i = 0; i < TESSERA_SLOTS; i++)
-    usage->process[i] = (struct tessera_process){.state = TESSERA_SLOT_USED, .memory_bytes = 10};
+    usage->process[i] = (struct tessera_process){
+        .start_ns = 1, .bytes = 10 * PIECE, .waiting = 1, .launches = 7, .short_ns = 7};
   usage->slots_high = TESSERA_SLOTS;
-  usage->memory_bytes = TESSERA_SLOTS * 10;
-  usage->swept_ns = clock_now(); /* somebody has just looked */
+  usage->sums = (uint64_t)TESSERA_SLOTS * 10 << TESSERA_TOTAL_SHIFT | 10; /* the head is slot 0's */
   usage->swept_ns = clock_now() + 1000000000u; /* as if somebody had just looked for the dead */
   CHECK(region_register(&region));
+  usage->process[9].start_ns = 0; /* who wanted to clear it has died himself */
   usage->swept_ns = 0;
-  CHECK_EQUAL(usage->memory_bytes, (TESSERA_SLOTS - 1) * 10);
+  CHECK_EQUAL(usage_total(usage), (TESSERA_SLOTS - 1) * 10 * PIECE);
+  CHECK_EQUAL(region_slot(&region)->waiting, 0); /* begins anew */
+  CHECK_EQUAL(region_slot(&region)->launches + region_slot(&region)->short_ns, 0);
   CHECK(region_reserve(&region, LIMIT, LIMIT));
-  CHECK_EQUAL(usage->memory_bytes, LIMIT);
+  CHECK_EQUAL(usage_total(usage), LIMIT);
   CHECK_EQUAL(usage->slots_high, 1); /* nobody looks at slots any more that nobody uses */
   region_release(&region, LIMIT);
   close(region.file);
   munmap(usage, sizeof *usage);
 }
 
-/* As where a container is frozen: who needs the lock waits, and goes on when the holder does, or is dead. */
-static void stop_with_the_lock(struct region *region) {
-  CHECK(region_reserve(region, 1000, LIMIT));
-  __atomic_store_n(&region->usage->lock, region->owner, __ATOMIC_SEQ_CST);
-  raise(SIGSTOP);
-  __atomic_store_n(&region->usage->lock, 0u, __ATOMIC_SEQ_CST);
-}
-
-static void test_who_is_stopped_with_the_lock(struct region *region, int how_it_ends) {
-  int status;
-  pid_t holder = start(stop_with_the_lock);
-  CHECK(waitpid(holder, &status, WUNTRACED) == holder && WIFSTOPPED(status));
-  pid_t other = start(reserve_once);
-  usleep(20000);
-  CHECK_EQUAL(waitpid(other, &status, WNOHANG), 0); /* he is alive: nothing is taken from him */
-  kill(holder, how_it_ends);
-  finish(other);
-  CHECK(waitpid(holder, &status, 0) == holder);
-  CHECK(how_it_ends == SIGCONT ? WIFEXITED(status) : WIFSIGNALED(status));
-  CHECK(region_reserve(region, LIMIT, LIMIT));
+/* Whatever a tenant has written into the sums, the first refusal mends it, and nothing goes below zero. */
+static void test_a_wrong_total_is_mended(struct region *region) {
+  CHECK(region_reserve(region, 1000 * PIECE, LIMIT));
+  region->usage->sums += (uint64_t)5 << TESSERA_TOTAL_SHIFT;
+  CHECK(region_reserve(region, LIMIT - 1000 * PIECE, LIMIT));
+  CHECK_EQUAL(region_used(region), LIMIT);
+  region->usage->sums -= (uint64_t)5 << TESSERA_TOTAL_SHIFT;
   region_release(region, LIMIT);
+  CHECK_EQUAL(region_used(region), 0);
+  store_relaxed(&region->usage->peak_memory_bytes, 0u);
 }
 
 static void test_a_slot_lost_with_its_descriptor_is_taken_again(struct region *region) {
-  CHECK(region_reserve(region, 1000, LIMIT));
+  CHECK(region_reserve(region, 1000 * PIECE, LIMIT));
   close(region->file); /* as a program does that closes everything */
+  store_relaxed(&region->usage->swept_ns, 0u);
   pid_t pid = start(reserve_once);
   finish(pid); /* has swept: our slot looked dead */
-  CHECK(region_reserve(region, 500, LIMIT));
-  CHECK_EQUAL(region_used(region), 1500);
-  region_release(region, 1500);
+  CHECK_EQUAL(usage_total(region->usage), 0);
+  CHECK(region_reserve(region, 500 * PIECE, LIMIT));
+  CHECK_EQUAL(region_used(region), 1500 * PIECE);
+  region_release(region, 1500 * PIECE);
   CHECK_EQUAL(region_used(region), 0);
 }
 
@@ -251,30 +257,31 @@ static void test_a_foreign_file_under_our_number_is_not_touched(struct region *r
   int number = region->file, other = open("/dev/null", O_RDWR);
   close(number);
   CHECK_EQUAL(dup2(other, number), number);
-  CHECK(region_reserve(region, 10, LIMIT));
+  CHECK(region_reserve(region, 10 * PIECE, LIMIT));
   pid_t pid = start(reserve_once);
   finish(pid);
   CHECK(!region_reserve(region, LIMIT, LIMIT)); /* sweeps, so looks at the file */
   CHECK(region->file != number);
   CHECK_EQUAL(fcntl(number, F_GETFD) >= 0, 1);
-  region_release(region, 10);
+  region_release(region, 10 * PIECE);
   close(number);
   close(other);
 }
 
 static void test_a_forked_child_is_a_process_of_its_own(struct region *region) {
-  CHECK(region_reserve(region, 400, LIMIT));
+  CHECK(region_reserve(region, 400 * PIECE, LIMIT));
   pid_t pid = fork();
   if (pid == 0) {
+    atomic_store(&region->lock.word, 1); /* as if a thread that isn't here had had it */
     region_after_fork(region);
-    CHECK(region_reserve(region, 100, LIMIT));
-    CHECK_EQUAL(region_used(region), 500);
+    CHECK(region_reserve(region, 100 * PIECE, LIMIT));
+    CHECK_EQUAL(region_used(region), 500 * PIECE);
     _exit(0);
   }
   finish(pid);
   CHECK(!region_reserve(region, LIMIT, LIMIT));
-  CHECK_EQUAL(region_used(region), 400);
-  region_release(region, 400);
+  CHECK_EQUAL(region_used(region), 400 * PIECE);
+  region_release(region, 400 * PIECE);
 }
 
 static void test_bad_files(void) {
@@ -285,6 +292,10 @@ static void test_bad_files(void) {
   CHECK_EQUAL(region_open(&region, bad), EINVAL);
   CHECK(ftruncate(file, sizeof(struct tessera_usage)) == 0);
   CHECK_EQUAL(region_open(&region, bad), EINVAL);
+  static const struct tessera_usage foreign = {
+      .magic = TESSERA_USAGE_MAGIC, .version = 1, .size = sizeof foreign, .slots = TESSERA_SLOTS};
+  CHECK(pwrite(file, &foreign, sizeof foreign, 0) == sizeof foreign);
+  CHECK_EQUAL(region_open(&region, bad), EPROTO); /* its processes count under a lock */
   close(file);
   unlink(bad);
 }
@@ -294,17 +305,16 @@ int main(void) {
   truth = mmap(NULL, sizeof *truth, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(truth != MAP_FAILED);
   test_bad_files();
-  test_a_newcomer_in_the_dead_owners_slot();
   test_the_slots_of_the_dead_are_taken_where_there_are_no_others();
   struct region region = opened();
   test_the_limit_is_exact(&region);
+  test_the_most_that_can_be_counted(&region);
+  test_odd_sizes(&region);
   test_a_cap_is_over_the_processes_of_a_container(&region);
   test_races_end_at_zero(&region);
   test_races_while_registering(&region);
   test_the_memory_of_the_dead_is_back_at_once(&region);
-  test_a_dead_owners_lock_is_taken_over(&region);
-  test_who_is_stopped_with_the_lock(&region, SIGCONT);
-  test_who_is_stopped_with_the_lock(&region, SIGKILL);
+  test_a_wrong_total_is_mended(&region);
   test_a_slot_lost_with_its_descriptor_is_taken_again(&region);
   test_a_foreign_file_under_our_number_is_not_touched(&region);
   test_a_forked_child_is_a_process_of_its_own(&region);

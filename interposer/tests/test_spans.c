@@ -21,6 +21,7 @@ static void check_part(uint64_t start, uint64_t end, uint64_t expected) {
 static void reset(void) {
   memset(&usage, 0, sizeof usage);
   usage.slots_high = 8;
+  for (int i = 0; i < 64; i++) usage.process[i].start_ns = 1;
 }
 
 static void test_alone_all_of_it_is_ones_own(void) {
@@ -56,6 +57,9 @@ static void test_who_is_still_there_counts_as_long_as_is_known(void) {
   usage.process[0].resident_ns = START;
   usage.process[0].resident_until = START + 10 * MS;
   check_part(0, 10 * MS, 8 * MS);
+  usage.process[1].start_ns = 0; /* dead: what stands there still was its */
+  check_part(0, 10 * MS, 10 * MS);
+  usage.process[1].start_ns = 1;
   usage.process[1].resident_ns = 0;
   check_part(0, 10 * MS, 10 * MS);
 }
@@ -83,6 +87,8 @@ static void test_what_is_overdue_is_not_charged_yet(void) {
   CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 5 * MS);
   be_there(2, 22 * MS, 0); /* for the first time */
   CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 6 * MS);
+  usage.process[2].start_ns = 0; /* dead */
+  CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 5 * MS);
   be_there(2, 0, 0);
   usage.process[2].resident_ns = 0; /* gone */
   CHECK_EQUAL(spans_uncharged(&usage, START + 30 * MS), 5 * MS);

@@ -43,24 +43,22 @@ CUresult cuMemGetInfo(unsigned *free, unsigned *total) {
   return CUDA_SUCCESS;
 }
 
+/* An address that doesn't fit is none that the caller could use. */
+static CUresult narrowed(CUresult result, CUdeviceptr wide, CUdeviceptr_v1 *address) {
+  if (result != CUDA_SUCCESS || address == NULL) return result;
+  if (wide > UINT32_MAX) return CUDA_ERROR_INVALID_VALUE;
+  *address = (CUdeviceptr_v1)wide;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned bytes) {
-  CUcontext context = NULL;
-  CUresult result = context_current(&context);
-  if (result != CUDA_SUCCESS) return result;
-  if (address == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  result = capture_forbids_unsafe(context);
-  if (result != CUDA_SUCCESS) return result;
-  struct block *block = NULL;
-  driver_lock();
-  result = block_allocate_low(context, bytes, &block);
-  if (result == CUDA_SUCCESS) *address = (CUdeviceptr_v1)block->base;
-  driver_unlock();
-  return result;
+  CUdeviceptr wide = 0;
+  CUresult result = memory_allocate_low(bytes, address == NULL ? NULL : &wide);
+  return narrowed(result, wide, address);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned *pitch, unsigned width, unsigned height,
                          unsigned element_bytes) {
-  enum { PITCH = 512 };
   if (pitch == NULL || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) return CUDA_ERROR_INVALID_VALUE;
   uint64_t row = ((uint64_t)width + PITCH - 1) / PITCH * PITCH, bytes = row * height;
@@ -80,14 +78,6 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *bytes, CUdeviceptr
   if (result != CUDA_SUCCESS) return result;
   if (base != NULL) *base = (CUdeviceptr_v1)wide_base;
   if (bytes != NULL) *bytes = fitting(wide_bytes);
-  return CUDA_SUCCESS;
-}
-
-/* An address that doesn't fit is none that the caller could use. */
-static CUresult narrowed(CUresult result, CUdeviceptr wide, CUdeviceptr_v1 *address) {
-  if (result != CUDA_SUCCESS || address == NULL) return result;
-  if (wide > UINT32_MAX) return CUDA_ERROR_INVALID_VALUE;
-  *address = (CUdeviceptr_v1)wide;
   return CUDA_SUCCESS;
 }
 

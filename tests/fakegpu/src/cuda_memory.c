@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PITCH 512u
 #define HOST_FLAGS 0x7u
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 
@@ -74,10 +73,6 @@ CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind,
   return take(context, bytes, kind, false, allocated);
 }
 
-CUresult block_allocate_low(CUcontext context, uint64_t bytes, struct block **allocated) {
-  return take(context, bytes, BLOCK_DEVICE, true, allocated);
-}
-
 void block_free(struct block *block) {
   if (block->pool != NULL) {
     pool_release(block->pool, block->charged);
@@ -112,7 +107,8 @@ static void drop_if_in(struct block *block, void *context) {
 
 void blocks_drop(CUcontext context) { address_each(drop_if_in, context); }
 
-static CUresult allocate(uint64_t bytes, enum block_kind kind, unsigned flags, CUdeviceptr *address) {
+static CUresult allocate(uint64_t bytes, enum block_kind kind, unsigned flags, bool low,
+                         CUdeviceptr *address) {
   CUcontext context = NULL;
   CUresult result = context_current(&context);
   if (result != CUDA_SUCCESS) return result;
@@ -121,7 +117,7 @@ static CUresult allocate(uint64_t bytes, enum block_kind kind, unsigned flags, C
   if (result != CUDA_SUCCESS) return result;
   struct block *block = NULL;
   driver_lock();
-  result = block_allocate(context, bytes, kind, &block);
+  result = take(context, bytes, kind, low, &block);
   if (result == CUDA_SUCCESS) {
     block->flags = flags;
     *address = block->base;
@@ -130,8 +126,12 @@ static CUresult allocate(uint64_t bytes, enum block_kind kind, unsigned flags, C
   return result;
 }
 
+CUresult memory_allocate_low(uint64_t bytes, CUdeviceptr *address) {
+  return allocate(bytes, BLOCK_DEVICE, 0, true, address);
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
-  return allocate(bytes, BLOCK_DEVICE, 0, address);
+  return allocate(bytes, BLOCK_DEVICE, 0, false, address);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
@@ -141,14 +141,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
   if (width > SIZE_MAX - PITCH) return CUDA_ERROR_INVALID_VALUE;
   size_t row = (width + PITCH - 1) / PITCH * PITCH;
   if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = allocate(row * height, BLOCK_DEVICE, 0, address);
+  CUresult result = allocate(row * height, BLOCK_DEVICE, 0, false, address);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
   if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(bytes, BLOCK_MANAGED, flags, address);
+  return allocate(bytes, BLOCK_MANAGED, flags, false, address);
 }
 
 /* Without waiting for work that uses the block; the real driver may wait for the whole card here. */
@@ -195,7 +195,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
   CUdeviceptr address = 0;
   if (pointer == NULL || (flags & ~HOST_FLAGS) != 0) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = allocate(bytes, BLOCK_HOST, flags, &address);
+  CUresult result = allocate(bytes, BLOCK_HOST, flags, false, &address);
   if (result == CUDA_SUCCESS) *pointer = (void *)(uintptr_t)address;  // NOLINT(performance-no-int-to-ptr)
   return result;
 }

@@ -218,7 +218,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
   return pool_of(device, pool, current_pool);
 }
 
-CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
+CUresult device_take_from(CUdevice ordinal, CUmemoryPool pool) {
   if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   struct device *device = device_at(ordinal);
   if (device == NULL) return CUDA_ERROR_INVALID_DEVICE;
@@ -226,6 +226,8 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
   device->pool = pool;
   return CUDA_SUCCESS;
 }
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) { return device_take_from(device, pool); }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *properties) {
   if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;

@@ -81,5 +81,5 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation_v1 *location, unsigne
 CUresult cuMemSetMemPool(CUmemLocation_v1 *location, unsigned type, CUmemoryPool pool) {
   CUdevice device = 0;
   CUresult result = device_of(location, type, &device);
-  return result == CUDA_SUCCESS ? cuDeviceSetMemPool(device, pool) : result;
+  return result == CUDA_SUCCESS ? device_take_from(device, pool) : result;
 }

@@ -296,20 +296,25 @@ void *memory_reach(CUdeviceptr address, uint64_t bytes, bool must_be_device);
 bool memory_on_card(CUdeviceptr address, uint32_t card);
 CUresult copy_run(CUcontext context, CUstream stream, uint64_t bytes); /* without it: within the card */
 
+/* cuda_memory.c */
+#define PITCH 512u                                                  /* bytes: rows begin at multiples of it */
+CUresult memory_allocate_low(uint64_t bytes, CUdeviceptr *address); /* cuMemAlloc_v2, below 4 GiB */
+
 /* cuda_memory.c, under driver_lock */
 bool card_charge(uint32_t card,
                  uint64_t bytes); /* also gives back what pools keep; false: the card is full */
 CUresult block_allocate(CUcontext context, uint64_t bytes, enum block_kind kind, struct block **allocated);
-CUresult block_allocate_low(CUcontext context, uint64_t bytes, struct block **allocated); /* below 4 GiB */
 void block_free(struct block *block);
 bool block_give_back(
     CUdeviceptr address); /* what cuMemFree and cuMemFreeAsync free; false: it is no such block */
 void blocks_drop(CUcontext context);
 
+/* cuda_pool.c; by no exported name, so that who stands in front of the driver sees the call that was made */
+CUresult device_take_from(CUdevice ordinal, CUmemoryPool pool);
+
 /* cuda_pool.c, under driver_lock */
 CUmemoryPool pool_create(uint32_t card);
 bool pool_is_imported(CUmemoryPool pool);
-void pool_drop(CUmemoryPool pool);
 CUresult pool_charge(CUmemoryPool pool, uint64_t bytes);
 void pool_release(CUmemoryPool pool, uint64_t bytes);
 void pools_trim(uint32_t card);                        /* give back what this process's pools keep */

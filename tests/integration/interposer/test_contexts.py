@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench
-from tests.integration.interposer.families import LIMIT, OUT_OF_MEMORY, run
+import pytest
+
+from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench, finished
+from tests.integration.interposer.families import CUDA, LIMIT, OUT_OF_MEMORY, run
 
 
 def test_contexts_and_modules_are_measured(make_bench: Callable[..., Bench]) -> None:
@@ -81,3 +88,107 @@ def test_a_context_of_another_card_is_charged_there(make_bench: Callable[..., Be
     bench.grant("large", uuid=LARGE, memory=LIMIT)
     found = run(bench, "use(0)\nout['small'] = used()\nuse(1)\nout['large'] = used()\n")
     assert found == {"small": 40, "large": 40}
+
+
+USED = "out['used'] = used()\nprint(json.dumps(out))\n"
+FIRST = CUDA + "use(0)\n" + USED
+"""A process's first context, as cudart makes it."""
+
+OTHERS = {
+    "created": (CUDA + "must(cuda.cuCtxCreate_v2(ref(P()), 0, 0))\n" + USED, {}),
+    "flags": (CUDA + "must(cuda.cuDevicePrimaryCtxSetFlags_v2(0, 8))\nuse(0)\n" + USED, {}),
+    "environment": (FIRST, {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
+    "devices": (FIRST, {"FAKEGPU_DEV": "{one_card}"}),
+}
+
+
+def charged(
+    bench: Bench, program: str = FIRST, environment: Mapping[str, str] | None = None, timeout: float = 60
+) -> int:
+    """MiB that a process shows as used."""
+    result = bench.run(sys.executable, "-c", program, environment=environment, timeout=timeout)
+    assert result.returncode == 0, result.stderr
+    return int(json.loads(result.stdout)["used"])
+
+
+def contexts_take(bench: Bench, size: str) -> None:
+    """From now on; the card is as new, the grant as it was."""
+    bench.driver = {"context": size}
+    bench.control("init", str(bench.state), str(bench.inventory()))
+
+
+@pytest.fixture
+def learnt(make_bench: Callable[..., Bench]) -> Bench:
+    """Two processes have measured the same."""
+    bench = make_bench(driver={"context": "40Mi"})
+    bench.grant(memory=LIMIT)
+    assert [charged(bench), charged(bench)] == [40, 40]
+    return bench
+
+
+def test_what_two_processes_have_measured_others_take_over(learnt: Bench) -> None:
+    """NVML, which answers nobody any more, isn't asked; but for a context of another kind."""
+    learnt.control("nvml", str(learnt.state), "--hang")
+    assert [charged(learnt), charged(learnt)] == [40, 40]
+    with pytest.raises(subprocess.TimeoutExpired):
+        charged(learnt, environment={"CUDA_LAUNCH_BLOCKING": "1"}, timeout=2)
+
+
+@pytest.mark.parametrize(("program", "environment"), OTHERS.values(), ids=OTHERS)
+def test_a_context_of_another_kind_is_measured(
+    learnt: Bench, program: str, environment: dict[str, str]
+) -> None:
+    contexts_take(learnt, "56Mi")
+    one_card = learnt.directory / "one-card"
+    shutil.copytree(learnt.devices, one_card, ignore=shutil.ignore_patterns("nvidia1"))
+    environment = {key: value.format(one_card=one_card) for key, value in environment.items()}
+    assert charged(learnt) == 40  # nothing has told that driver from this one
+    assert charged(learnt, program, environment) == 56
+    assert charged(learnt) == 56  # what is believed of the one is not of the other
+
+
+def test_later_contexts_of_a_process_are_measured(learnt: Bench) -> None:
+    """And what was taken over is put right by what NVML then shows of the process."""
+    contexts_take(learnt, "56Mi")
+    assert charged(learnt, CUDA + "use(0)\nmust(cuda.cuCtxCreate_v2(ref(P()), 0, 0))\n" + USED) == 112
+
+
+def test_a_context_of_a_card_without_a_grant_is_a_process_s_first_too(
+    make_bench: Callable[..., Bench],
+) -> None:
+    bench = make_bench(driver={"context": "40Mi"})
+    bench.grant(memory=LIMIT)
+    both = CUDA + "use(1)\nuse(0)\n" + USED
+    assert [charged(bench, both) for _ in range(3)] == [40, 40, 40]
+    bench.control("nvml", str(bench.state), "--hang")
+    with pytest.raises(subprocess.TimeoutExpired):
+        charged(bench, both, timeout=2)
+
+
+def test_where_nvml_shows_no_process_the_card_s_free_memory_tells(make_bench: Callable[..., Bench]) -> None:
+    """A neighbour that allocates meanwhile spoils a figure, which then is nobody else's."""
+    bench = make_bench(driver={"context": "40Mi", "context_us": "1000000"})
+    bench.grant(memory=LIMIT)
+    bench.environment["FAKEGPU_HIDES_PROCESSES"] = "1"
+    assert charged(bench) == 40
+    spoilt = bench.start(sys.executable, "-c", FIRST)
+    while not bench.usage().processes:
+        time.sleep(0.01)
+    time.sleep(0.4)
+    bench.control("stranger", str(bench.state), "0", str(90 * MI))
+    assert finished(spoilt)["used"] == 130
+    assert [charged(bench), charged(bench)] == [40, 40]
+    bench.control("nvml", str(bench.state), "--hang")
+    assert charged(bench) == 40
+
+
+def test_a_process_that_nvml_does_not_show_makes_the_next_ones_look_otherwise(
+    make_bench: Callable[..., Bench],
+) -> None:
+    bench = make_bench(driver={"context": "40Mi"})
+    bench.grant(memory=LIMIT)
+    hidden = {"FAKEGPU_HIDES_PROCESSES": "1"}
+    assert charged(bench) == 40
+    assert charged(bench, environment=hidden) == 40
+    contexts_take(bench, "56Mi")
+    assert charged(bench, environment=hidden) == 56

@@ -118,6 +118,23 @@ def test_lookups(bench: Bench) -> None:
     bench.python(LOOKUPS)
 
 
+HASH, SYMBOLIC, DEBUG, GNU_HASH = 4, 16, 21, 0x6FFFFEF5
+"""Tags of entries of a library's dynamic section."""
+
+
+def driver_with(directory: Path, tag: int, instead_of: int) -> str:
+    """Copies of the driver's libraries with one entry less, and another one."""
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        image = bytearray((FAKE / name).read_bytes())
+        (section,) = re.findall(r"section at offset (0x\w+)", output("readelf", "-d", FAKE / name))
+        start = int(section, 16)
+        while int.from_bytes(image[start : start + 8], "little") != instead_of:
+            start += 16
+        image[start : start + 8] = tag.to_bytes(8, "little")
+        (directory / name).write_bytes(image)
+    return str(directory)
+
+
 VERSIONS = """
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -148,6 +165,13 @@ def test_versions_and_flags_are_honoured(bench: Bench) -> None:
     bench.python(VERSIONS)
 
 
+def test_a_driver_that_answers_with_its_own_functions(bench: Bench, tmp_path: Path) -> None:
+    """Whoever is in front of it: as one that is linked with -Bsymbolic."""
+    bench.grant(memory=LIMIT)
+    bench.environment["LD_LIBRARY_PATH"] = driver_with(tmp_path, SYMBOLIC, instead_of=HASH)
+    bench.python(VERSIONS)
+
+
 def test_dlsym_answers_callers_of_every_age(bench: Bench, roads: Path) -> None:
     """Exported without a version, it stands for dlsym@GLIBC_2.2.5 and dlsym@GLIBC_2.34 alike."""
     symbols = output("readelf", "--dyn-syms", "--wide", abi.library_path())
@@ -155,6 +179,16 @@ def test_dlsym_answers_callers_of_every_age(bench: Bench, roads: Path) -> None:
     assert "dlsym@GLIBC_2.2.5" in output("readelf", "--dyn-syms", "--wide", roads)
     bench.grant(memory=LIMIT)
     assert bench.answer(roads, "dlsym", "edge", "plain")["held"] == LIMIT
+
+
+@pytest.mark.parametrize("road", ["link", "dlsym", "gpa2"])
+def test_a_driver_whose_names_only_the_loader_finds(
+    bench: Bench, roads: Path, tmp_path: Path, road: str
+) -> None:
+    bench.grant(memory=LIMIT)
+    bench.environment["LD_LIBRARY_PATH"] = driver_with(tmp_path, DEBUG, instead_of=GNU_HASH)
+    found = bench.answer(roads, road, "edge", "plain")
+    assert found["held"] == LIMIT == bench.high_water()
 
 
 def test_without_grants_the_driver_is_as_it_is(bench: Bench, roads: Path) -> None:

@@ -37,7 +37,7 @@ def assert_is_the_limit(share: float, cores: int) -> None:
     assert max(cores - tolerance, 0.97 * cores) <= share <= cores + tolerance
 
 
-@pytest.mark.parametrize("processes", [1, 8])
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
 @pytest.mark.parametrize("kernel_ms", [0.05, 1, 10, 100])
 @pytest.mark.parametrize("cores", [5, 10, 30, 50, 75, 95])
 def test_kernels(make_node: Make, cores: int, kernel_ms: float, processes: int) -> None:
@@ -178,21 +178,10 @@ def test_kernels_are_not_taken_for_nothing_at_the_start(make_node: Make) -> None
         pytest.param({"cores": 100}, 100, id="all-cores"),
     ],
 )
-def test_policies(make_node: Make, values: dict[str, Any], share: int) -> None:
-    node = make_node()
+@pytest.mark.parametrize("shim", [False, True], ids=["preload", "shim"])
+def test_policies(make_node: Make, shim: bool, values: dict[str, Any], share: int) -> None:
+    node = make_node(shim=shim)
     node.container("a", **values)
     node.burn("a", 5, processes=2)
     node.pass_time(2)
     assert_is_the_limit(node.busy(4), share)
-
-
-def test_a_new_limit_is_followed_within_50_ms(make_node: Make) -> None:
-    node = make_node()
-    bench = node.container("a", 1)
-    node.burn("a", 100)
-    node.pass_time(3)  # at 1 % a kernel of 100 ms is waited for ten seconds
-    bench.grant("a", cores=80)
-    before = sum(node.launched()["a"])
-    node.pass_time(0.05 + 10 * 0.01)  # what it owed is repaid at the new rate
-    assert sum(node.launched()["a"]) > before
-    assert_is_the_limit(node.busy(8), 80)

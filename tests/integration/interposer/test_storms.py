@@ -59,7 +59,10 @@ def test_a_thousand_kills(storm_bench: Bench, storms: Path) -> None:
 
 
 def test_who_is_stopped(storm_bench: Bench, storms: Path) -> None:
-    """The others go on at the latest when he does, or is killed while he stands still."""
+    """The others go on at the latest when he does, or is killed while he stands still.
+
+    He may have stopped with the fake driver's lock; that ours hold nobody up is test_steps' part.
+    """
     assert weathered(storm_bench, storms, "stop", "100") == {"stops": 100, "all": LIMIT - CONTEXT}
 
 
@@ -125,14 +128,29 @@ def test_no_room_for_the_usage_file(bench: Bench, roads: Path) -> None:
     assert "tessera: /run/tessera/grants/grant/usage: No space left on device" in full.stderr
 
 
+def test_a_file_in_which_another_release_counts(bench: Bench, roads: Path) -> None:
+    """Nothing in it is touched: CUDA doesn't start, and says what to do."""
+    usage = bench.grant(memory=LIMIT) / "usage"
+    with usage.open("r+b") as file:
+        file.seek(abi_offset("version"))
+        file.write((1).to_bytes(4, "little"))
+    before = usage.read_bytes()
+    result = bench.run(roads, "link", "edge", "plain")
+    assert (result.returncode, "cuInit: 802" in result.stderr) == (3, True)
+    assert (
+        "usage: counted in another release's way: this one starts when the pod is made anew" in result.stderr
+    )
+    assert usage.read_bytes() == before
+
+
 def test_no_room_for_a_slot(bench: Bench, roads: Path) -> None:
     """The 30 slots on the page of the file's head are somebody's; the next one needs a page of its own."""
     usage = bench.grant(memory=LIMIT) / "usage"
     first, size = abi_offset("process"), ffi.sizeof("struct tessera_process")
     with usage.open("r+b") as file:
         for slot in range(30):
-            file.seek(first + slot * size)
-            file.write((1).to_bytes(4, "little"))
+            file.seek(first + slot * size + ffi.offsetof("struct tessera_process", "start_ns"))
+            file.write((1).to_bytes(8, "little"))
         file.seek(abi_offset("slots_high"))
         file.write((30).to_bytes(4, "little"))
     run = f"exec {roads} link edge plain"

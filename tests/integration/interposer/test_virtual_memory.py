@@ -77,6 +77,7 @@ out["large"] = used()
 
 
 def test_imports_are_the_exporters(bench: Bench) -> None:
+    """Also where they outlive it: then nobody is charged, as the README says."""
     bench.grant(memory=LIMIT)
     found = run(
         bench,
@@ -92,11 +93,14 @@ out["mapped"] = used()
 must(cuda.cuMemUnmap(address, S(200 * MI)))
 must(cuda.cuMemRelease(imported))
 out["exporter"] = used()
+must(cuda.cuMemImportFromShareableHandle(ref(imported), P(file.value), 1))
 must(cuda.cuMemRelease(handle))
+out["importer"] = used()
+must(cuda.cuMemRelease(imported))
 out["nobody"] = used()
 """,
     )
-    assert found == {"both": 200, "mapped": 200, "exporter": 200, "nobody": 0}
+    assert found == {"both": 200, "mapped": 200, "exporter": 200, "importer": 0, "nobody": 0}
 
 
 IPC = """

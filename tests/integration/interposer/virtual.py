@@ -33,6 +33,8 @@ class Node:
     launches: Path
     """The program of launches.c."""
     agent: bool = False
+    shim: bool = False
+    """Whether the library stands in the driver's place in containers made from now on."""
     driver: Mapping[str, str] = field(default_factory=dict)
     multiprocessors: int = 0
     writes: int = 0
@@ -45,6 +47,10 @@ class Node:
         self.clock = VirtualTime(self.directory / "clock")
         self._entries: dict[ClaimUID, Entry] = {}
         self._is_starting = False
+        self.restart_agent()
+
+    def restart_agent(self) -> None:
+        """Another one looks after the card from now on, and knows nothing of what was before."""
         self._monitor = Monitor(
             entries=lambda: self._entries,
             directories=GrantDirectories(self.directory),
@@ -59,6 +65,7 @@ class Node:
         directory.mkdir()
         bench = Bench(
             directory,
+            shim=self.shim,
             driver=self.driver,
             multiprocessors=self.multiprocessors,
             shares_cards_of=next(iter(self.containers.values()), None),

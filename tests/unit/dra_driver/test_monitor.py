@@ -1,4 +1,4 @@
-"""Who has the card and who may have it: on traces, without files.
+"""Who has the card and who may have it: the loop without files (test_monitor_files.py has those).
 
 `Card` is a small model: kernels of each grant take turns on one card as the fake driver has them, and each
 grant launches when its budget allows it, reckoned with the terms that the control loop gave last.
@@ -7,35 +7,16 @@ grant launches when its budget allows it, reckoned with the terms that the contr
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.claims.grants import GrantDirectories
-from dra_driver.claims.ledger_file import Entry, GrantEntry, State
 from dra_driver.monitor.control import LEASE, Grant, Memory, Process, Snapshot, Terms, control
-from dra_driver.monitor.monitor import Monitor, by_card
 from dra_driver.monitor.turns import TURN
-from dra_driver.names import ClaimUID, DeviceName
-from interposer import abi
 from interposer.abi import Policy, Span
 
 MS = 1_000_000
-UUID = "GPU-4e6c1f2a-9d0b-4c5e-8a17-30f1b2c4d5e6"
-LIMITS = abi.Limits(
-    uuid=UUID,
-    claim="",
-    memory_bytes=1,
-    card_memory_bytes=1,
-    guaranteed_cores=30,
-    effective_cores=30,
-    policy=Policy.DEFAULT,
-    priority=1,
-    spill=False,
-    caps=(),
-)
 PERIOD = 100 * MS
 
 
@@ -243,6 +224,25 @@ def test_the_first_look_decides_nothing() -> None:
     assert terms == {"a": Terms(100, 1000, 10**12 + PERIOD + LEASE)}
 
 
+@pytest.mark.parametrize(
+    ("age", "stretch"),
+    [
+        pytest.param(0, 1900, id="lasts"),
+        pytest.param(20_000, 1900, id="ended"),
+        pytest.param(31_000, 1000, id="old"),
+    ],
+)
+def test_what_another_agent_has_told_counts_until_this_one_knows(age: int, stretch: int) -> None:
+    """For a moment it has seen too little of who had the card when."""
+    now = 10**12
+    told = Terms(70, 1900, now + PERIOD - age * MS)
+    process = Process(0, 10**12, 10**12, 100, waiting=True)
+    grant = Grant("a", 30, Policy.DEFAULT, 1, (process,), told=told)
+    memory, _ = control(Memory(), Snapshot(now, (grant,)))
+    _, terms = control(memory, Snapshot(now + PERIOD, (grant,)))
+    assert (terms["a"].cores, terms["a"].stretch) == (100, stretch)
+
+
 def test_who_is_not_throttled_is_told_nothing() -> None:
     process = Process(0, 0, 0, 0, waiting=True)
     grants = (
@@ -294,47 +294,3 @@ def test_whatever_a_tenant_writes_there_are_terms_that_a_file_can_hold(
                 found = terms[grant.name]
                 assert grant.guaranteed <= found.cores <= 100 or found.cores == 1
                 assert 1000 <= found.stretch < 2**32
-
-
-# --- the files ---------------------------------------------------------------------------------------------
-
-
-def entry(name: str) -> Entry:
-    grant = GrantEntry(
-        name=name,
-        request="g",
-        device=DeviceName("gpu"),
-        uuid=UUID,
-        memory=1,
-        cores=30,
-        shares=1,
-        limited=True,
-    )
-    return Entry(
-        uid=ClaimUID(name),
-        namespace="default",
-        name=name,
-        boot_id="boot",
-        state=State.PREPARED,
-        grants=(grant,),
-    )
-
-
-def test_a_file_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
-    directories = GrantDirectories(tmp_path)
-    entries = {ClaimUID(name): entry(name) for name in ("well", "lost", "broken")}
-    for name in ("well", "broken"):
-        directory = directories.directory(ClaimUID(name), name)
-        directory.mkdir(parents=True)
-        abi.create_usage(directory / "usage")
-        abi.write_limits(directory / "limits", LIMITS)
-    (directories.directory(ClaimUID("broken"), "broken") / "usage").write_bytes(b"x" * 600_000)
-    now = itertools.count(PERIOD, PERIOD)
-    monitor = Monitor(
-        entries=lambda: entries, directories=directories, leads=lambda: True, clock=lambda: next(now)
-    )
-    cards = by_card(entries.values())
-    assert [monitor.look(cards) for _ in range(3)] == [True] * 3
-    assert set(monitor.known(UUID)) == {"well"}
-    monitor.look({})
-    assert set(monitor.known(UUID)) == set()

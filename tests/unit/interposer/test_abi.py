@@ -168,8 +168,8 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path, change: dict[str, obje
     ("field", "value", "message"),
     [
         ("magic", U32.pack(0x55535354), "magic is 0x55535354, expected 0x4c535354"),
-        ("version", U32.pack(2), "version is 2, expected 1 to 1"),
-        ("version", U32.pack(0), "version is 0, expected 1 to 1"),
+        ("version", U32.pack(2), "version is 2, expected 1"),
+        ("version", U32.pack(0), "version is 0, expected 1"),
         ("size", U32.pack(8), "size is 8, expected at least 1424"),
         ("sequence", U32.pack(7), "sequence is 7: a write was not finished"),
         ("policy", U32.pack(3), "policy is 3, expected 0 to 2"),

@@ -8,7 +8,8 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def _enter(path: Path, slot: int, held: int) -> None:
     )
     with path.open("r+b") as file:
         file.seek(offset)
-        file.write(struct.pack("<IIQQ", 1, 4711, 1, held))
+        file.write(struct.pack("<IIQQ", 4711, 0, 1, held))
     high = struct.unpack("<I", _read(path, "slots_high", 4))[0]
     patched(path, "tessera_usage", "slots_high", U32.pack(max(high, slot + 1)))
 
@@ -78,19 +79,65 @@ sys.stdin.read()
 """
 
 
+@contextmanager
+def _held(path: Path, slot: int) -> Iterator[int]:
+    """The pid of a process that holds the slot's record lock."""
+    command = [sys.executable, "-c", HOLDER, str(path), str(slot)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield holder.pid
+        holder.kill()
+
+
 def test_the_living_are_those_who_hold_their_record_lock(tmp_path: Path) -> None:
     path = tmp_path / "usage"
     abi.create_usage(path)
     _enter(path, 0, 512)  # dead
     _enter(path, 2, 1024)
-    command = [sys.executable, "-c", HOLDER, str(path), "2"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with _held(path, 2) as pid:
         (process,) = abi.read_usage(path).processes
-        assert (process.slot, process.pid, process.memory_bytes) == (2, holder.pid, 1024)
+        assert (process.slot, process.pid, process.memory_bytes) == (2, pid, 1024)
         assert abi.read_usage(path).memory_bytes == 1024
-        holder.kill()
+    assert abi.read_usage(path).processes == ()
+
+
+def _last_operation(path: Path, number: int, slot: int, held: int, total: int) -> None:
+    """The header as an operation leaves it; in granules."""
+    low = _abi.ffi.integer_const("TESSERA_TOTAL_SHIFT")
+    values = (number << 20 | slot << 8 | held >> low, total << low | held & ((1 << low) - 1))
+    patched(path, "tessera_usage", "last_operation", struct.pack("<QQ", *values))
+
+
+def test_what_the_last_operation_did_stands_in_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    abi.create_usage(path)
+    _enter(path, 2, 512)
+    _enter(path, 3, 1024)
+    patched(path, "tessera_usage", "peak_memory_bytes", struct.pack("<Q", 4096))
+    many = (1 << 33) + 5  # more than the lower bits hold
+    _last_operation(path, 7, 2, many, many + 2)
+    with _held(path, 2), _held(path, 3):
+        usage = abi.read_usage(path)
+    assert [each.memory_bytes for each in usage.processes] == [many * 512, 1024]
+    assert (usage.memory_bytes, usage.peak_memory_bytes) == (many * 512 + 1024, (many + 2) * 512)
+
+
+def test_a_file_that_counts_in_another_way_is_left_to_those_who_use_it(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    abi.create_usage(path)
+    _enter(path, 2, 512)
+    patched(path, "tessera_usage", "version", U32.pack(1))
+    before = path.read_bytes()
+    with pytest.raises(abi.AbiError, match=r"version is 1, expected 2$"):
+        abi.read_usage(path)
+    with _held(path, 2), pytest.raises(abi.AbiError, match=r"version is 1, expected 2: .* delete these pods"):
+        abi.create_usage(path)
+    assert path.read_bytes() == before
+    with path.open("rb") as old:
+        abi.create_usage(path)  # whoever still has the old one has it alone
+        assert os.fstat(old.fileno()).st_ino != path.stat().st_ino
+        assert old.read() == before
     assert abi.read_usage(path).processes == ()
 
 
