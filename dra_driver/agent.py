@@ -43,6 +43,7 @@ from dra_driver.conditions import Condition
 from dra_driver.configuration.node_configuration_file import NodeConfigurationFile, node_labels
 from dra_driver.configuration.settings import PROGRAM, Settings
 from dra_driver.kubelet import sockets
+from dra_driver.kubelet.device_plugins import DevicePlugins
 from dra_driver.kubelet.health import DeviceHealth, HealthService, assess
 from dra_driver.kubelet.registration import Registration
 from dra_driver.kubelet.service import DraService
@@ -51,6 +52,7 @@ from dra_driver.monitor.monitor import Monitor
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
 from dra_driver.process import http, memory, tasks
 from dra_driver.process.dump import Dump, Parts
+from dra_driver.process.file_threads import FileThreads
 from dra_driver.process.signals import Signals
 from dra_driver.slices.documents import device_lists
 from dra_driver.slices.publisher import Publisher
@@ -90,7 +92,7 @@ async def run(
         reconciler = _reconciler(base, client, fetch, preparer)
         publisher = _publisher(base, client)
         configuration = _configuration(base, client)
-        spread, publish = _spread(base, publisher)
+        plugins, spread, publish = _slices(base, client, publisher)
         card_health = _card_health(base)
         base.node.listen(partial(announcements.cards, base.node))
         await card_health.recall()
@@ -111,6 +113,7 @@ async def run(
                 "card-health": card_health.run(),
                 "publisher": publisher.run(),
                 "configuration": configuration(),
+                "device-plugins": plugins.run(),
                 "spread": spread.run(),
                 "reconciler": reconciler.run(),
                 "events": recorder.run(),
@@ -180,6 +183,7 @@ def _preparer(base: Base, fetch: Fetch) -> Preparer:
         lock=base.lock,
         fetch=fetch,
         metadata=_metadata(base),
+        in_thread=FileThreads().run,
     )
 
 
@@ -242,13 +246,15 @@ def _configuration(base: Base, client: Client) -> Callable[[], Coroutine[Any, An
     return file.run
 
 
-def _spread(base: Base, publisher: Publisher) -> tuple[Spread, Callable[[], None]]:
-    """The keeper of the devices' order, and what publishes all that is known of them by now."""
+def _slices(
+    base: Base, client: Client, publisher: Publisher
+) -> tuple[DevicePlugins, Spread, Callable[[], None]]:
+    """Who looks for others, the keeper of the devices' order, and what publishes all that is known by now."""
 
     def publish() -> None:
         node = base.node
         inventory = node.cards
-        if node.why_no_rules is not None:
+        if node.why_no_rules is not None or not plugins.are_known:
             return
         if inventory is not None:
             publisher.want(device_lists(inventory, node.scales, order=spread.order(), taints=node.taints))
@@ -257,8 +263,9 @@ def _spread(base: Base, publisher: Publisher) -> tuple[Spread, Callable[[], None
 
     held = partial(base.ledger.held_by_others, ClaimUID(""))  # by all
     spread = Spread(node=base.node, held=held, changed=publish)
+    plugins = DevicePlugins(client, node=base.node, conditions=base.conditions, first_known=publish)
     base.node.listen(publish)
-    return spread, publish
+    return plugins, spread, publish
 
 
 def _card_health(base: Base) -> CardHealth:

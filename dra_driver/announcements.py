@@ -26,6 +26,7 @@ _REASONS = {
     Condition.LEDGER: "LedgerDamaged",
     Condition.FEATURES: "FieldsDropped",
     Condition.CONFIGURATION: "ConfigurationRefused",
+    Condition.DEVICE_PLUGIN: "DevicePluginFound",
 }
 _RECOVERED = "Recovered"
 

@@ -24,6 +24,7 @@ class Condition(enum.Enum):
     LEDGER = "ledger"
     SLICES = "slices"
     FEATURES = "features"
+    DEVICE_PLUGIN = "device-plugin"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ behind. When something began is not known here: the time of a taint is kept wher
 | `…/lost`          | (none)             | the driver does not answer for the card   | NoSchedule     |
 | `…/unmonitored`   | `silent`           | the driver as a whole has not answered    | NoSchedule     |
 | `…/unmonitored`   | `no-events`        | errors of this card are not reported      | None           |
+| `…/device-plugin` | (none)             | a device plugin hands out cards here, too | NoSchedule     |
 
 A card without events works as it always did, so that is only told; a driver that is silent for minutes most
 likely starts no container either. Each key has one effect, which the node configuration may set.
@@ -28,13 +29,15 @@ from dra_driver.names import DRIVER, DeviceName
 XID = f"{DRIVER}/xid"
 LOST = f"{DRIVER}/lost"
 UNMONITORED = f"{DRIVER}/unmonitored"
-KEYS = (XID, LOST, UNMONITORED)
+DEVICE_PLUGIN = f"{DRIVER}/device-plugin"
+KEYS = (XID, LOST, UNMONITORED, DEVICE_PLUGIN)
 SILENT, NO_EVENTS = "silent", "no-events"
 _DEFAULT_EFFECTS = {
     (XID, None): Effect.NO_SCHEDULE,
     (LOST, None): Effect.NO_SCHEDULE,
     (UNMONITORED, SILENT): Effect.NO_SCHEDULE,
     (UNMONITORED, NO_EVENTS): Effect.NONE,
+    (DEVICE_PLUGIN, None): Effect.NO_SCHEDULE,
 }
 
 
@@ -57,11 +60,13 @@ class Ailments:
 
     `xids`, `unheard`: by UUID, of a GPU or of an instance; `unheard`: why errors of it are not reported.
     `is_silent`: the driver has not answered for so long that nothing can be relied upon.
+    `has_device_plugin`: others hand out cards of this node; nobody says which.
     """
 
     xids: Mapping[str, Xid] = field(default_factory=dict)
     unheard: Mapping[str, str] = field(default_factory=dict)
     is_silent: bool = False
+    has_device_plugin: bool = False
 
     def xid_of(self, card: Card) -> Xid | None:
         """An error of the whole GPU is one of each of its instances."""
@@ -91,6 +96,8 @@ def _taints(
         return Taint(key, value, effects.get(key) or _DEFAULT_EFFECTS[key, kind])
 
     found = []
+    if ailments.has_device_plugin:
+        found.append(taint(DEVICE_PLUGIN))
     xid = ailments.xid_of(card)
     if is_lost:
         found.append(taint(LOST))

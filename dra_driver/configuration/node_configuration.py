@@ -39,7 +39,7 @@ from kube.quantity import QuantityError, parse_quantity
 from kube.settings import SettingsError
 
 KIND = "NodeConfiguration"
-TAINT_KEYS = tuple(f"{DRIVER}/{name}" for name in ("lost", "unmonitored", "xid"))
+TAINT_KEYS = tuple(f"{DRIVER}/{name}" for name in ("device-plugin", "lost", "unmonitored", "xid"))
 _LEAST_SCALING, _MOST_SCALING = Decimal("0.01"), Decimal(100)
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _SCALARS = (
@@ -341,7 +341,7 @@ def _one_of(kinds: type[_Kind]) -> Callable[[Any], _Kind]:
 def _effects(value: Any) -> dict[str, Effect]:
     if not isinstance(value, Mapping):
         raise ValueError(  # noqa: TRY004 - as all readings
-            f"can't be {value!r}: write taint keys with effects, such as {TAINT_KEYS[2]}: NoExecute"
+            f"can't be {value!r}: write taint keys with effects, such as {TAINT_KEYS[-1]}: NoExecute"
         )
     found = {}
     for key, text in value.items():

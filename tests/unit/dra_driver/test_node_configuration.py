@@ -178,7 +178,7 @@ def test_labels_are_needed_only_where_they_decide() -> None:
         ),
         pytest.param(
             "taintEffects: {gpu.tessera.dev/hot: None}",
-            "taintEffects: there is no taint 'gpu.tessera.dev/hot': write one of gpu.tessera.dev/lost,",
+            "taintEffects: there is no taint 'gpu.tessera.dev/hot': write one of gpu.tessera.dev/device-",
             id="taint-key",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver.cards.inventory import Card, Inventory, LostCard, inventory
 from dra_driver.cards.rules import Effect
-from dra_driver.cards.taints import KEYS, LOST, UNMONITORED, XID, Ailments, taints
+from dra_driver.cards.taints import DEVICE_PLUGIN, KEYS, LOST, UNMONITORED, XID, Ailments, taints
 from dra_driver.cards.xids import Xid
 from tests.unit.dra_driver.cards import A100, RTX_4090, instance, two_cards
 
@@ -61,6 +61,15 @@ SPLIT = inventory("1", "1", [RTX_4090, instance(1, 10), instance(2, 10)])
             id="silent-for-long",
         ),
         pytest.param(
+            LOST_A100,
+            Ailments(has_device_plugin=True),
+            {
+                RTX_4090.name: [(DEVICE_PLUGIN, "", "NoSchedule")],
+                A100.name: [(DEVICE_PLUGIN, "", "NoSchedule"), (LOST, "", "NoSchedule")],
+            },
+            id="a-device-plugin-beside-us",
+        ),
+        pytest.param(
             SPLIT,
             Ailments(xids={A100.uuid: xid(A100)}, unheard={A100.uuid: "not supported"}),
             {
@@ -90,7 +99,7 @@ def test_taints(found: Inventory, ailments: Ailments, expected: Mapping[str, obj
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("effect", Effect)
 def test_an_effect_that_was_configured(key: str, effect: Effect) -> None:
-    ailments = Ailments(xids={A100.uuid: xid(A100)}, is_silent=True)
+    ailments = Ailments(xids={A100.uuid: xid(A100)}, is_silent=True, has_device_plugin=True)
     some = taints(LOST_A100, ailments, {key: effect})[A100.name]
     assert {taint.effect for taint in some if taint.key == key} == {effect}
     assert [taint.key for taint in some] == sorted(taint.key for taint in some)
