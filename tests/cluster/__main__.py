@@ -72,6 +72,7 @@ def prepare() -> None:
     for version in binaries.tested():
         binaries.obtain(version)
     binaries.cert_manager()
+    binaries.kueue()
     images.plain()
     images.project()
 

@@ -36,6 +36,7 @@ CHOSEN = "TESSERA_TEST_VERSIONS"
 GIVEN = "KUBE_BIN"
 FLAGS = ("-trimpath", "-buildvcs=false")
 CERT_MANAGER = "github.com/cert-manager/cert-manager"
+KUEUE = "sigs.k8s.io/kueue"
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,12 @@ def obtain(wanted: str = DEFAULT_VERSION) -> Binaries:
 def cert_manager() -> Path:
     """cert-manager's controllers as one program; where they are needed, not in each cluster."""
     (program,) = _obtain(_cert_manager_module(), {}).values()
+    return program
+
+
+def kueue() -> Path:
+    """Kueue's controllers; where they are needed."""
+    (program,) = _obtain(_kueue_module(), {}).values()
     return program
 
 
@@ -317,6 +324,12 @@ def _cert_manager_module() -> Module:
     directory = toolchain.MODULES / "cert-manager"
     title = f"cert-manager {_pinned(directory, CERT_MANAGER)}"
     return Module(directory, title, "about 2 min", (Build(("gpu.tessera.dev/tests/cluster/cert-manager",)),))
+
+
+def _kueue_module() -> Module:
+    directory = toolchain.MODULES / "kueue"
+    title = f"Kueue {_pinned(directory, KUEUE)}"
+    return Module(directory, title, "about 2 min", (Build((f"{KUEUE}/cmd/kueue",)),))
 
 
 def _other_modules() -> tuple[Module, ...]:

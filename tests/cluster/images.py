@@ -147,6 +147,19 @@ def cuda_test() -> Image:
     return Image("localhost/cuda-test:1", (base_layer(), layer), command=("cuda-alloc",))
 
 
+def of_program(name: str, program: Path, target: str) -> Image:
+    """An image of nothing but one static program, at `target`."""
+
+    def fill(tree: Path) -> None:
+        path = tree / target.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(program, path)
+
+    kind = f"image-{program.name}"
+    layer = _layer(kind, cache.key_of_files(program.parent, [program], target), fill)
+    return Image(name, (layer,), entrypoint=(target,))
+
+
 def wrappers() -> dict[str, str]:
     """Command → its text, for each console script of the project."""
     scripts: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]

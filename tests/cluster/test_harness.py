@@ -15,6 +15,7 @@ import pytest
 
 from tests.cluster import runs, supervisor
 from tests.cluster.cluster import Cluster, ClusterError, CommandError, StartError, WaitError
+from tests.cluster.conftest import VERSIONS
 from tests.cluster.footprint import Footprint, Host
 from tests.cluster.runs import Process
 
@@ -49,7 +50,7 @@ spec:
 HARNESS = """
 import sys, time
 from tests.cluster.cluster import Cluster
-with Cluster(project=False, nodes=2) as cluster:
+with Cluster(sys.argv[1], project=False, nodes=2) as cluster:
     cluster.kubectl("apply", "-f", "-", input=sys.stdin.read())
     cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=180s")
     print(cluster.run.directory, flush=True)
@@ -59,7 +60,7 @@ with Cluster(project=False, nodes=2) as cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=2, project=False) as cluster:
+    with Cluster(VERSIONS[0], nodes=2, project=False) as cluster:
         for node in cluster.nodes:
             manifest = WEB % {"name": f"web-{node.index}", "node": node.name}
             cluster.kubectl("apply", "-f", "-", input=manifest)
@@ -144,7 +145,7 @@ def test_component_restarts(cluster: Cluster) -> None:
 
 def test_component_that_ends_by_itself_is_named_with_its_log() -> None:
     with pytest.raises(StartError, match=r"(?s)kube-scheduler on node-0 ended with status 1.*unknown flag"):
-        Cluster(project=False, arguments={"kube-scheduler": ["--no-such-flag"]}).start()
+        Cluster(VERSIONS[0], project=False, arguments={"kube-scheduler": ["--no-such-flag"]}).start()
 
 
 def test_python_reaches_the_api_server_without_kubectl(cluster: Cluster) -> None:
@@ -166,7 +167,7 @@ def test_failed_command_says_what_the_server_said(cluster: Cluster) -> None:
 
 def test_host_is_untouched_and_nothing_is_left() -> None:
     before = Host.look()
-    with Cluster(project=False) as cluster:
+    with Cluster(VERSIONS[0], project=False) as cluster:
         manifest = WEB % {"name": "doomed", "node": "node-0"}
         cluster.kubectl("apply", "-f", "-", input=manifest)
         cluster.kubectl("wait", "--for=condition=Ready", "pod/doomed", "--timeout=180s")
@@ -180,7 +181,7 @@ def test_host_is_untouched_and_nothing_is_left() -> None:
 
 
 def test_exception_in_the_block_shows_logs_and_ends_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ZeroDivisionError), Cluster(project=False) as cluster:
+    with pytest.raises(ZeroDivisionError), Cluster(VERSIONS[0], project=False) as cluster:
         footprint = Footprint.of(cluster.run, cluster.supervisor_pid)
         raise ZeroDivisionError
     assert footprint.left() == []
@@ -193,7 +194,7 @@ def test_exception_in_the_block_shows_logs_and_ends_the_cluster(capfd: pytest.Ca
 def harness() -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Another process with a cluster of two nodes and a Pod, and the directory of its run."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HARNESS],
+        [sys.executable, "-c", HARNESS, VERSIONS[0]],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster import vertical
 from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import VERSIONS
 
 pytestmark = pytest.mark.cluster
 
@@ -13,7 +14,7 @@ NAMESPACE = "spread"
 
 
 def test_every_card_of_both_nodes_is_taken_once() -> None:
-    with Cluster(nodes=2) as cluster:
+    with Cluster(version=VERSIONS[0], nodes=2) as cluster:
         cluster.install_chart()
         cards = vertical.wait_until("the slices of both nodes", lambda: _of_both_nodes(cluster))
         vertical.apply(cluster, NAMESPACE, "whole.yaml")

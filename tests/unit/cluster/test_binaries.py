@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_key_sees_a_program_of_our_own(tmp_path: Path) -> None:
     with (copy.directory / "main.go").open("a") as file:
         file.write("\n")
     assert copy.key("1.26.8") != key
+
+
+def test_kueue_and_cert_manager_compile_once_what_both_need() -> None:
+    """Half of each is the other's; `go get` raises what is older in one of them."""
+    one, other = (
+        dict(re.findall(r"^\s+(\S+) (v\S+)", (module.directory / "go.mod").read_text(), re.MULTILINE))
+        for module in (binaries._cert_manager_module(), binaries._kueue_module())
+    )
+    shared = one.keys() & other.keys()
+    assert len(shared) > 50
+    assert {name: one[name] for name in shared} == {name: other[name] for name in shared}
 
 
 def test_key_sees_module_flags_and_toolchain(tmp_path: Path) -> None:

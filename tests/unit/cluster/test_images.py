@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,16 @@ def test_sources_are_what_the_wheel_is_made_of() -> None:
 )
 def test_mirror_is_the_machines_own(sources: str, expected: str | None) -> None:
     assert images.mirror_in([sources]) == expected
+
+
+def test_an_image_of_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TESSERA_CACHE", str(tmp_path / "cache"))
+    program = tmp_path / "made"
+    program.write_text("#!/bin/true\n")
+    program.chmod(0o755)
+    image = images.of_program("localhost/one:1", program, "/bin/manager")
+    (layer,) = image.layers
+    with tarfile.open(layer.path) as archive:
+        assert archive.getmember("./bin/manager").mode & 0o111 == 0o111
+    program.write_text("#!/bin/false\n")
+    assert images.of_program("localhost/one:1", program, "/bin/manager").layers[0].digest != layer.digest
