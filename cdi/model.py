@@ -124,10 +124,6 @@ class Spec(_Document, frozen=True):
             return "0.5.0"
         return "0.3.0"
 
-    def device_id(self, device: str) -> str:
-        """The fully qualified name by which a container asks for a device."""
-        return f"{self.kind}={device}"
-
     def to_json(self) -> bytes:
         """The document as it is stored; nothing in it that is empty."""
         document: dict[str, Any] = {"cdiVersion": self.cdi_version, **msgspec.to_builtins(self)}

@@ -6,6 +6,8 @@ from typing import NewType
 
 DRIVER = "gpu.tessera.dev"
 CDI_KIND = f"{DRIVER}/grant"
+CDI_DRIVER_KIND = f"{DRIVER}/driver"  # the files of the NVIDIA driver, in one document for all claims
+CDI_DRIVER_FILES = "files"
 CONFIG_API_VERSION = f"{DRIVER}/v1alpha1"
 CONFIG_KIND = "ShareConfig"
 

@@ -6,6 +6,7 @@ means. Text that Kubernetes refuses is refused here too, with a message for peop
 
 from __future__ import annotations
 
+import functools
 import re
 from fractions import Fraction
 
@@ -30,6 +31,11 @@ def parse_quantity(text: str | int) -> Fraction:
         raise QuantityError(f"{text!r} is not a quantity: write a number such as 3000")
     if isinstance(text, int):
         return Fraction(text)
+    return _parsed(text)
+
+
+@functools.lru_cache(maxsize=1024)  # a cluster's claims and slices say the same few again and again
+def _parsed(text: str) -> Fraction:
     match = _FORM.fullmatch(text)
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity: write a number such as 3000, 3k, 5Gi or 500m")

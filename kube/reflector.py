@@ -99,6 +99,14 @@ class Reflector:
             reason = f": {self.last_error}" if self.last_error else ""
             raise TimeoutError(f"no list of {self._path} within {timeout} s{reason}") from error
 
+    async def tell_until_synced(self, tell: Callable[[str], None], every: float = 5.0) -> None:
+        """Returns after the first list; `tell` is told why there is none yet, every so many seconds."""
+        while not self.has_synced:
+            try:
+                await self.synced(every)
+            except TimeoutError as error:
+                tell(str(error))
+
     async def run(self) -> NoReturn:
         """Follows the collection until cancelled."""
         while True:

@@ -1,8 +1,9 @@
 """Where a container's card and driver files come from: our own reading of the driver root, or the toolkit's.
 
-    native   our document has everything, and needs nothing else on the node
+    native   our documents have everything, and need nothing else on the node
     toolkit  a second CDI id, `nvidia.com/gpu=<uuid>`, of a document that nvidia-ctk has written
-    auto     toolkit where such a document is good for all cards of a claim, else native
+    auto     toolkit where such documents are good for all cards of the node, else native: a container with
+             two claims has the driver from one place then
 
 A claim that is prepared keeps what it was prepared with: the kubelet remembers its CDI ids, and gives them to
 containers that start later. `look` blocks on the disk; what it found is then asked on the event loop.
@@ -22,6 +23,7 @@ from cdi.model import ContainerEdits, DeviceNode
 from cdi.toolkit import Found, Toolkit
 from dra_driver.cards.inventory import Card
 from dra_driver.claims.ledger_file import Entry
+from dra_driver.claims.plan import DriverFiles
 from dra_driver.errors import RetryableError
 
 
@@ -51,6 +53,7 @@ class BaseEdits:
         self._documents = documents if mode is not CdiMode.NATIVE else None
         self._mode = mode
         self._found = Found()
+        self._is_for_all = False
 
     def look(self, cards: Iterable[Card]) -> str:
         """What there is, in a sentence. `cards`: as last known. Raises DriverNotReadyError."""
@@ -60,6 +63,7 @@ class BaseEdits:
             return f"{installed}; CDI edits are our own"
         self._found = self._documents.look(files.version)
         why_not = self._why_not(cards)
+        self._is_for_all = why_not is None
         if why_not is None:
             return f"{installed}; CDI edits are the toolkit's, of {', '.join(map(str, self._found.files))}"
         if self._mode is CdiMode.AUTO:
@@ -69,23 +73,29 @@ class BaseEdits:
         # One card that is lacking takes no other down; who is given it, is told.
         return f"{installed}; CDI edits are the toolkit's, but {why_not}"
 
-    def uses_toolkit(self, cards: Iterable[Card], before: Entry | None) -> bool:
-        """Whether a claim with these cards is given a second CDI id. `before`: how it was prepared.
+    def files(self, cards: Iterable[Card], before: Entry | None) -> DriverFiles:
+        """Which document brings the driver to a claim with these cards. `before`: how it was prepared.
 
-        Raises RetryableError where it should be, and can't.
+        Raises RetryableError where it should be the toolkit's, and can't.
         """
         if before is not None:
-            return any(grant.toolkit for grant in before.grants)
+            return _files_of(before)
         if self._documents is None:
-            return False
+            return DriverFiles.BESIDE
         why_not = self._why_not(cards)
         if why_not is not None and self._mode is CdiMode.TOOLKIT:
             raise RetryableError(f"CDI mode is toolkit, and {why_not}")
-        return why_not is None
+        if self._mode is CdiMode.AUTO and not self._is_for_all:
+            return DriverFiles.BESIDE
+        return DriverFiles.TOOLKIT if why_not is None else DriverFiles.BESIDE
 
     def native(self, cards: Iterable[Card]) -> NativeEdits:
         """Blocks on the disk. Raises DriverNotReadyError, OSError."""
-        return NativeEdits(self._driver.remembered().edits, {card.uuid: self._nodes(card) for card in cards})
+        return NativeEdits(self.common(), {card.uuid: self._nodes(card) for card in cards})
+
+    def common(self) -> ContainerEdits:
+        """The driver's files, in our own reading. Blocks on the disk. Raises DriverNotReadyError, OSError."""
+        return self._driver.remembered().edits
 
     def covered(self, cards: Iterable[Card], *, toolkit: bool) -> tuple[Covered, ...]:
         """What a shim has to cover in containers with these cards. Blocks; raises DriverNotReadyError."""
@@ -111,3 +121,10 @@ class BaseEdits:
         files = ", ".join(map(str, self._found.files))
         reasons = "; ".join(self._found.problems) or "make it anew (nvidia-ctk cdi generate)"
         return f"{files} does not name {', '.join(lacking)} with the node that it has now: {reasons}"
+
+
+def _files_of(entry: Entry) -> DriverFiles:
+    """As a release before this one has prepared it, too: then its own document has all that it has."""
+    if any(grant.toolkit for grant in entry.grants):
+        return DriverFiles.TOOLKIT
+    return DriverFiles.BESIDE if all(grant.beside for grant in entry.grants) else DriverFiles.WITHIN

@@ -8,20 +8,23 @@ and DriverNotReadyError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from cdi.model import Spec
+from cdi.model import ContainerEdits, Spec
 from cdi.store import Store
 from dra_driver.claims.base_edits import BaseEdits
-from dra_driver.claims.document import cdi_document
-from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.document import cdi_document, driver_document
+from dra_driver.claims.grants import USAGE, GrantDirectories
+from dra_driver.claims.handed import DriverEdits, DriverNeeds, Left, Stamp, stamps
 from dra_driver.claims.ledger import Ledger
 from dra_driver.claims.ledger_file import Entry
 from dra_driver.claims.library import InstalledLibrary
 from dra_driver.claims.metadata import MetadataFiles, RequestMetadata
-from dra_driver.claims.plan import Plan
+from dra_driver.claims.plan import DriverFiles, Plan
 from dra_driver.claims.steps import Step, Steps
-from dra_driver.names import ClaimUID
+from dra_driver.names import CDI_DRIVER_FILES, CDI_DRIVER_KIND, ClaimUID
+from interposer import abi
 
 _log = logging.getLogger(__name__)
 
@@ -43,15 +46,19 @@ class ClaimFiles:
         self._ledger = ledger
         self._directories = directories
         self._store = store
+        self._driver_store = Store(store.directory, CDI_DRIVER_KIND)
+        self._driver_left: tuple[ContainerEdits, dict[str, Stamp | None]] | None = None
         self._metadata = metadata
         self._steps = steps
 
-    def make(self, plan: Plan, first: Entry, entry: Entry, library: InstalledLibrary | None) -> None:
+    def make(self, plan: Plan, first: Entry, entry: Entry, library: InstalledLibrary | None) -> Left:
         """In the order in which a crash does no harm. `first`: what the ledger says until all is done."""
         uid = plan.claim.uid
         with self._steps.step(Step.PLAN):
+            needs = DriverNeeds.of(plan)
+            edits = needs.edits(self._base)
             metadata = self._metadata.of(plan)
-            spec = self.document(plan, library, metadata)
+            spec = self._document(plan, library, edits, metadata)
         if not self._ledger.is_stored(uid, first):
             with self._steps.step(Step.LEDGER_PREPARING):
                 self._ledger.write(first)
@@ -61,12 +68,23 @@ class ClaimFiles:
                 self._metadata.write(uid, metadata)
             except OSError as error:
                 _log.warning("ResourceClaim %s: no metadata file for its containers: %s", plan.claim, error)
-                spec = self.document(plan, library)
+                spec = self._document(plan, library, edits)
         with self._steps.step(Step.CDI):
+            if edits.native is not None and plan.files is DriverFiles.BESIDE:
+                self._write_driver_files(edits.native.common)
             self._store.write(uid, spec)
         if not self._ledger.is_stored(uid, entry):
             with self._steps.step(Step.LEDGER_PREPARED):
                 self._ledger.write(entry)
+        return Left(needs, edits, stamps(self._paths(plan)), stamps(self._usages(plan), is_tenants=True))
+
+    def are_as_left(self, left: Left) -> bool:
+        """Whether `make` would make all as it is. What a tenant has damaged of his own is mended."""
+        if not left.is_so(self._base):
+            return False
+        for path in left.tenants:
+            abi.create_usage(Path(path))
+        return True
 
     def remove(self, uid: ClaimUID) -> None:
         """Everything of a claim, the ledger's entry last."""
@@ -85,20 +103,61 @@ class ClaimFiles:
             self._store.read(uid) == self.document(plan, library, metadata).to_json()
             and self._directories.are_made(uid, plan.grants)
             and self._metadata.are_written(uid, metadata)
+            and self._has_driver_files(plan)
         )
 
     def document(
         self, plan: Plan, library: InstalledLibrary | None, metadata: Iterable[RequestMetadata] = ()
     ) -> Spec:
-        shimmed = [grant.card for grant in plan.grants if grant.needs_shim]
+        return self._document(plan, library, DriverNeeds.of(plan).edits(self._base), metadata)
+
+    def _document(
+        self,
+        plan: Plan,
+        library: InstalledLibrary | None,
+        edits: DriverEdits,
+        metadata: Iterable[RequestMetadata] = (),
+    ) -> Spec:
         return cdi_document(
             plan,
-            native=None if plan.toolkit else self._base.native(grant.card for grant in plan.grants),
+            native=edits.native,
             library=library,
-            covered=self._base.covered(shimmed, toolkit=plan.toolkit) if shimmed else (),
+            covered=edits.covered,
             directories=self._directories,
             metadata={file.request: self._metadata.mount(plan.claim.uid, file) for file in metadata},
         )
+
+    def _has_driver_files(self, plan: Plan) -> bool:
+        """Whether our document of the driver is as it should be, where the claim's containers have its id."""
+        if plan.files is not DriverFiles.BESIDE:
+            return True
+        return self._driver_store.read(CDI_DRIVER_FILES) == driver_document(self._base.common()).to_json()
+
+    def _write_driver_files(self, common: ContainerEdits) -> None:
+        """Unless our document of the driver was left with these edits, and is as it was left."""
+        path = str(self._driver_store.path(CDI_DRIVER_FILES))
+        left = self._driver_left
+        if left is not None and left[0] is common and left[1] == stamps([path]):
+            return
+        document = driver_document(common)
+        if self._driver_store.read(CDI_DRIVER_FILES) != document.to_json():
+            self._driver_store.write(CDI_DRIVER_FILES, document)
+        self._driver_left = (common, stamps([path]))
+
+    def _paths(self, plan: Plan) -> Iterator[str]:
+        """All of a claim, but what tenants write."""
+        uid = plan.claim.uid
+        yield str(self._ledger.path(uid))
+        yield str(self._store.path(uid))
+        if plan.files is DriverFiles.BESIDE:
+            yield str(self._driver_store.path(CDI_DRIVER_FILES))
+        yield from self._directories.paths(uid, plan.grants)
+        yield from self._metadata.paths(uid, plan)
+
+    def _usages(self, plan: Plan) -> Iterator[str]:
+        for grant in plan.grants:
+            if grant.limits is not None:
+                yield str(self._directories.directory(plan.claim.uid, grant.name) / USAGE)
 
     def read_document(self, uid: ClaimUID) -> bytes | None:
         """A claim's CDI document as it is now."""

@@ -1,9 +1,14 @@
 """Plan → CDI document. Pure: the driver's files, the device nodes and the library's place come as arguments.
 
-What every container of the claim needs stands once for the document; the card, the limits and, only where
-something is enforced, the library stand at the device, so that a container with a whole card runs without the
-library even if its neighbour in the same claim has a share. Where the card comes by a document of the NVIDIA
-toolkit, ours has no driver files and no nodes; what is left to say is limits and library, and the marker.
+The card, the limits and, only where something is enforced, the library stand at the device, so that a
+container with a whole card runs without the library even if its neighbour in the same claim has a share.
+Where the card comes by a document of the NVIDIA toolkit, ours has no nodes.
+
+The driver's files are a document of their own, of which each container has a CDI id. For a runtime brings in
+what is common to a document once, where it is first asked for, and of two mounts at one place the later
+counts: so a shim, which has an id of its own behind the driver's, lies over the driver's libraries whatever
+other claims a container has, in any order. The first id is the grant's: by it the kubelet names a device in a
+Pod's status, where no name may stand twice.
 """
 
 from __future__ import annotations
@@ -11,9 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
+import msgspec
+
 from cdi.driver_files import READ_ONLY
 from cdi.driver_shim import Covered, shim_mounts
 from cdi.model import ContainerEdits, Device, Mount, Spec
+from cdi.toolkit import device_ids
 from dra_driver.claims.base_edits import NativeEdits
 from dra_driver.claims.grants import LIMITS, USAGE, GrantDirectories
 from dra_driver.claims.library import (
@@ -22,12 +30,63 @@ from dra_driver.claims.library import (
     CONTAINER_PRELOAD,
     InstalledLibrary,
 )
-from dra_driver.claims.plan import Grant, Plan
-from dra_driver.names import CDI_KIND
+from dra_driver.claims.plan import DriverFiles, Grant, Plan
+from dra_driver.names import CDI_DRIVER_FILES, CDI_DRIVER_KIND, CDI_KIND
 
 CONTAINER_GRANTS = PurePosixPath("/run/tessera/grants")
 MARKER = "TESSERA_GRANTS"
+_SHIM = "-shim"
 _SHARED = ("rw", "nosuid", "nodev", "noexec", "rbind", "rprivate")
+
+
+class _Edits(msgspec.Struct):
+    nodes: tuple[msgspec.Raw, ...] = msgspec.field(default=(), name="deviceNodes")
+
+
+class _Device(msgspec.Struct):
+    edits: _Edits = msgspec.field(name="containerEdits")
+
+
+class _Document(msgspec.Struct):
+    devices: tuple[_Device, ...]
+    edits: _Edits = msgspec.field(default_factory=_Edits, name="containerEdits")
+
+
+def driver_document(common: ContainerEdits) -> Spec:
+    """The driver's files. A device's edits can't be empty; what it says twice is the same."""
+    return Spec(
+        kind=CDI_DRIVER_KIND,
+        devices=(Device(name=CDI_DRIVER_FILES, container_edits=ContainerEdits(env=common.env)),),
+        container_edits=ContainerEdits(device_nodes=common.device_nodes, mounts=common.mounts),
+    )
+
+
+def cdi_ids(grant: Grant, files: DriverFiles) -> tuple[str, ...]:
+    """What a container with a grant asks for, in this order: itself, what a shim covers, the shim.
+
+    The shim's id is there without one, too: the kubelet remembers the ids, and a claim may get a shim later.
+    """
+    own = f"{CDI_KIND}={grant.name}"
+    match files:
+        case DriverFiles.TOOLKIT:
+            return (own, *device_ids([grant.card.uuid]), f"{own}{_SHIM}")
+        case DriverFiles.BESIDE:
+            return (own, f"{CDI_DRIVER_KIND}={CDI_DRIVER_FILES}", f"{own}{_SHIM}")
+        case DriverFiles.WITHIN:
+            return (own,)
+
+
+def files_said_by(document: bytes | None) -> DriverFiles:
+    """Of a claim whose ledger entry is lost, by its document: its CDI ids, which the kubelet remembers, stay.
+
+    Within, where that is lost too, or not understood: it does with any ids.
+    """
+    try:
+        found = msgspec.json.decode(document or b"", type=_Document)
+    except msgspec.MsgspecError:
+        return DriverFiles.WITHIN
+    brings_cards = all(device.edits.nodes for device in found.devices)
+    return DriverFiles.BESIDE if brings_cards and not found.edits.nodes else DriverFiles.WITHIN
 
 
 def cdi_document(
@@ -48,23 +107,38 @@ def cdi_document(
     marker = ContainerEdits(env=(f"{MARKER}={len(plan.grants)}",))
     # The kubelet gives a container all devices of a request, so one of them is enough to bring the file.
     first = {grant.request: grant.name for grant in reversed(plan.grants)}
-    return Spec(
-        kind=CDI_KIND,
-        devices=tuple(
-            Device(
-                name=grant.name,
-                container_edits=(
-                    # A device's edits can't be empty; with the toolkit's, this may be all there is to say.
-                    (marker if native is None else ContainerEdits(device_nodes=native.nodes[grant.card.uuid]))
-                    + _limits_edits(plan, grant, library, directories)
-                    + _shim_edits(grant, library, covered)
-                    + _mounts([metadata[grant.request]] if _brings(grant, first, metadata) else [])
-                ),
-            )
-            for grant in plan.grants
-        ),
-        container_edits=ContainerEdits() if native is None else native.common + marker,
+
+    def card(grant: Grant) -> ContainerEdits:
+        """Never empty, as a device's edits can't be; with the toolkit's, this may be all there is to say."""
+        return marker if native is None else ContainerEdits(device_nodes=native.nodes[grant.card.uuid])
+
+    devices = tuple(
+        Device(
+            name=grant.name,
+            container_edits=(
+                card(grant)
+                + _limits_edits(plan, grant, library, directories)
+                + _shim_edits(grant, library, covered)  # for who asks by the grant's id alone, as once was
+                + _mounts([metadata[grant.request]] if _brings(grant, first, metadata) else [])
+            ),
+        )
+        for grant in plan.grants
     )
+    shims = tuple(
+        Device(
+            name=f"{grant.name}{_SHIM}", container_edits=card(grant) + _shim_edits(grant, library, covered)
+        )
+        for grant in plan.grants
+        if plan.files is not DriverFiles.WITHIN
+    )
+    common = _common_edits(plan, native, marker)
+    return Spec(kind=CDI_KIND, devices=devices + shims, container_edits=common)
+
+
+def _common_edits(plan: Plan, native: NativeEdits | None, marker: ContainerEdits) -> ContainerEdits:
+    if native is None:
+        return ContainerEdits()
+    return native.common + marker if plan.files is DriverFiles.WITHIN else marker
 
 
 def _brings(grant: Grant, first: Mapping[str, str], metadata: Mapping[str, Mount]) -> bool:
@@ -97,8 +171,7 @@ def _limits_edits(
 def _shim_edits(
     grant: Grant, library: InstalledLibrary | None, covered: tuple[Covered, ...]
 ) -> ContainerEdits:
-    """Over the driver's own libraries, which other edits mount: of two mounts at one place the later counts,
-    and a document's common edits come before those of its devices."""
+    """Over the driver's own libraries, which another document mounts, or this one for all its devices."""
     if not grant.needs_shim or library is None:
         return ContainerEdits()
     if not covered:

@@ -156,7 +156,7 @@ class Ledger:
         """Stores or replaces a claim's file. Raises OSError, and then the old one is still there."""
         if not self._is_marked:
             self._mark()
-        path = self._path(entry.uid)
+        path = self.path(entry.uid)
         if not self._finish(path, entry):
             durable.write(path, encode(entry), survives_power_cut=False)
         self._stored[entry.uid] = Stored(path, entry)
@@ -177,7 +177,7 @@ class Ledger:
 
     def erase(self, uid: ClaimUID) -> bool:
         """Removes a claim's file, and what was set aside; says whether there was a file."""
-        path = self._path(uid)
+        path = self.path(uid)
         durable.remove(path.with_suffix(_SET_ASIDE), survives_power_cut=False)
         was_there = durable.remove(path, survives_power_cut=False)
         self._stored.pop(uid, None)
@@ -298,7 +298,8 @@ class Ledger:
         except OSError:
             return None
 
-    def _path(self, uid: ClaimUID) -> Path:
+    def path(self, uid: ClaimUID) -> Path:
+        """Of a claim's file."""
         return self.directory / f"{uid}.json"
 
 

@@ -48,6 +48,8 @@ class GrantEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limited: bool = False
     toolkit: bool = False
     """Its containers have a second CDI id, of the NVIDIA toolkit's documents."""
+    beside: bool = False
+    """They have a second CDI id of our own, of the document of the driver's files."""
     shim: bool = False
     """The library also takes the place of the driver's libraries."""
 

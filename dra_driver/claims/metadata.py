@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -122,15 +122,22 @@ class MetadataFiles:
     def path(self, uid: ClaimUID, request: str) -> Path:
         return self._directories.metadata(uid) / f"{request}.json"
 
+    def paths(self, uid: ClaimUID, plan: Plan) -> Iterator[str]:
+        """Where they all are, and their directory; nothing where none are wanted."""
+        if self._attributes is not None:
+            yield str(self._directories.metadata(uid))
+            yield from sorted({str(self.path(uid, grant.request)) for grant in plan.grants})
+
     def write(self, uid: ClaimUID, files: Iterable[RequestMetadata]) -> None:
         """Makes, or brings up to date, exactly these. Raises OSError."""
         directory = self._directories.metadata(uid)
         wanted = {f"{file.request}.json": file for file in files}
-        for stale in _names(directory) - wanted.keys():
+        there = _names(directory)
+        for stale in there - wanted.keys():
             (directory / stale).unlink()
         for name, file in wanted.items():
             path = directory / name
-            generation = _generation(path)
+            generation = _generation(path) if name in there else None
             if generation is not None and path.read_bytes() == encode(file.content, generation):
                 continue
             if not directory.is_dir():

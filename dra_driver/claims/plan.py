@@ -6,6 +6,7 @@ its containers are gone) and its view can be forged, so the sum over a card is c
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -60,17 +61,25 @@ class Grant:
         return self.limits is not None and self.interposition is Interposition.SHIM
 
 
+class DriverFiles(enum.Enum):
+    """Which document brings the NVIDIA driver's files to a claim's containers."""
+
+    BESIDE = "beside"
+    """One of our own for all claims, by a second CDI id."""
+    TOOLKIT = "toolkit"
+    """The NVIDIA toolkit's, by a second CDI id; it brings the cards, too."""
+    WITHIN = "within"
+    """The claim's own: where a second CDI id is not known to be there."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a claim needs on this node.
-
-    `toolkit`: its containers are given a second CDI id, of the NVIDIA toolkit's documents.
-    """
+    """Everything that a claim needs on this node."""
 
     claim: ClaimRef
     grants: tuple[Grant, ...]
     pod_claim_name: str | None = None
-    toolkit: bool = False
+    files: DriverFiles = DriverFiles.BESIDE
 
 
 def make_plan(

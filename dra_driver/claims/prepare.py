@@ -4,11 +4,11 @@ Prepare:    claim → plan → lock → ledger (preparing) → grant files → C
 Unprepare:  lock → CDI document → grant files → ledger entry
 
 A crash between any two steps leaves a ledger entry, and both operations start over from there; every step is
-safe to repeat. Files are written on every Prepare, also for a claim that is prepared: after a reboot, or when
-somebody has emptied the CDI directory, the kubelet asks again and the answer must be true. A Prepare that
-fails undoes what it made; one of a claim that was prepared before undoes nothing, since its containers run.
-Unprepare uses names derived from the UID and this node's files: no API server, no GPU driver, no ledger entry
-needed.
+safe to repeat. A Prepare of a claim that is prepared looks at every file, and makes all again where anything
+is not as it was left: after a reboot, or when somebody has emptied the CDI directory, the kubelet asks again
+and the answer must be true. A Prepare that fails undoes what it made; one of a claim that was prepared before
+undoes nothing, since its containers run. Unprepare uses names derived from the UID and this node's files: no
+API server, no GPU driver, no ledger entry needed.
 
 One claim is handled by one task at a time; different claims side by side. What changes the node happens under
 the node's lock, so that another agent, which this one replaces or is replaced by, sees it whole.
@@ -28,19 +28,20 @@ import msgspec
 
 from cdi.errors import DriverNotReadyError
 from cdi.store import Store
-from cdi.toolkit import device_ids
 from dra_driver.cards.capacity import NOTHING, Amounts
 from dra_driver.claims import uncounted
 from dra_driver.claims.allocation import ClaimRef, read_allocation
 from dra_driver.claims.base_edits import BaseEdits
 from dra_driver.claims.claim_files import ClaimFiles
 from dra_driver.claims.claim_tasks import ClaimTasks
+from dra_driver.claims.document import files_said_by
 from dra_driver.claims.grants import GrantDirectories
+from dra_driver.claims.handed import Handed, Left, PreparedDevice, prepared_devices
 from dra_driver.claims.ledger import Ledger, Stored
 from dra_driver.claims.ledger_file import Entry, GrantEntry, State
 from dra_driver.claims.library import InstalledLibrary
 from dra_driver.claims.metadata import MetadataFiles
-from dra_driver.claims.plan import Grant, Plan, make_plan, refuse_overcommit
+from dra_driver.claims.plan import DriverFiles, Grant, Plan, make_plan, refuse_overcommit
 from dra_driver.claims.remembered_claims import Remembered, RememberedClaims
 from dra_driver.claims.steps import Step, Steps
 from dra_driver.errors import ClaimError, OvercommitError, RetryableError
@@ -55,17 +56,6 @@ _RESTORE_POLL = 0.1
 _ROOM_LIMIT = (
     5.0  # seconds in which a claim that is gone may be unprepared, before who needs its room is refused
 )
-
-
-@dataclass(frozen=True)
-class PreparedDevice:
-    """What the kubelet is told of one grant."""
-
-    request: str
-    pool: str
-    device: str
-    cdi_ids: tuple[str, ...]
-    share_id: str | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,9 @@ class Fetch(Protocol):
 
 
 class Preparer:
-    """Everything it touches comes in here; `fetch` reads a claim from the API server."""
+    """Everything it touches comes in here; `fetch` reads a claim from the API server. `in_thread`: runs what
+    blocks on files, as asyncio.to_thread does.
+    """
 
     def __init__(
         self,
@@ -98,6 +90,7 @@ class Preparer:
         lock: NodeLock,
         fetch: Fetch,
         metadata: MetadataFiles | None = None,
+        in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
         restore_limit: float = _RESTORE_LIMIT,
         room_limit: float = _ROOM_LIMIT,
     ) -> None:
@@ -107,7 +100,7 @@ class Preparer:
         self._steps = steps
         self._lock = lock
         self._fetch = fetch
-        self._kind = store.kind
+        self._in_thread = in_thread
         self._files = ClaimFiles(
             base=base,
             ledger=ledger,
@@ -143,8 +136,8 @@ class Preparer:
         stored = self._ledger.stored.get(ref.uid)
         try:
             if stored is not None and stored.is_newer:
-                return await asyncio.to_thread(self._files.read_document, ref.uid) is not None
-            return await asyncio.to_thread(self._files.are_made, plan, library)
+                return (await self._in_thread(self._files.read_document, ref.uid)) is not None
+            return bool(await self._in_thread(self._files.are_made, plan, library))
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {ref} can't be compared: {error}") from error
 
@@ -164,7 +157,7 @@ class Preparer:
         """Removes everything of a claim that nobody will unprepare. False as of `mend`; raises ClaimError."""
 
         async def work() -> None:
-            await asyncio.to_thread(self._files.remove, ref.uid)
+            await self._in_thread(self._files.remove, ref.uid)
             self._ledger.release(ref.uid)
 
         return await self.tasks.to_the_end(self._if_still(ref, seen, work))
@@ -179,16 +172,17 @@ class Preparer:
             return await self._prepare_as(ref, raw, _version(raw))
 
     async def _prepare_again(self, ref: ClaimRef, known: Remembered) -> tuple[PreparedDevice, ...]:
-        """Writes what it was prepared with, while the API server is asked whether that still holds."""
-        asking = asyncio.create_task(self._fetch(ref, known.version))
+        """Looks whether its files are as they were left, while the API server is asked whether it is."""
+        looking = asyncio.create_task(self._as_handed(known.handed))
         try:
-            with suppress(ClaimError):  # what is wrong now may be so no more, or else comes again
-                answer = await self._prepare_as(ref, known.raw, known.version)
-                if known.is_still(await asking):
-                    return answer
-            raw = await asking
+            raw = await self._fetch(ref, known.version)
+            answer = await looking
         finally:
-            asking.cancel()
+            looking.cancel()
+        if answer is not None and known.is_still(raw) and self._ledger.entries.get(ref.uid) is known.entry:
+            # Each Prepare makes an entry of its own: so whoever looked before it sees that there was one.
+            self._ledger.hold(self._remembered.renew(known.entry))
+            return answer
         return await self._prepare_as(ref, raw, _version(raw))
 
     async def _prepare_as(
@@ -202,15 +196,26 @@ class Preparer:
         await self._wait_for_room(plan)
         async with self._changing(ref):
             self._remembered.forget(ref.uid)
-            await self._hand_out(plan, library)
-            self._remembered.keep(self._ledger.entries[ref.uid], raw, version)
-        return tuple(self._answer(grant, plan.toolkit) for grant in plan.grants)
+            left = await self._hand_out(plan, library)
+            handed = Handed(prepared_devices(plan), left, self._node.cards, self._node.rules, library)
+            self._remembered.keep(self._ledger.entries[ref.uid], raw, version, handed)
+        return handed.devices
+
+    async def _as_handed(self, handed: Handed) -> tuple[PreparedDevice, ...] | None:
+        """The answer that was given before, where nothing has changed since; changes nothing."""
+        # Of an error: making it again says what is wrong.
+        with suppress(OSError, AbiError, DriverNotReadyError, ClaimError):
+            if self._ledger.uncounted or not handed.is_of(self._node):
+                return None
+            if await self._in_thread(self._files.are_as_left, handed.left):
+                return handed.devices
+        return None
 
     async def _unprepare(self, ref: ClaimRef) -> None:
         async with self.tasks.only_one(ref), self._changing(ref):
             self._remembered.forget(ref.uid)
             try:
-                await asyncio.to_thread(self._files.remove, ref.uid)
+                await self._in_thread(self._files.remove, ref.uid)
             except OSError as error:
                 raise RetryableError(f"ResourceClaim {ref} can't be unprepared: {error}") from error
             self._ledger.release(ref.uid)
@@ -243,7 +248,7 @@ class Preparer:
                 raise RetryableError(f"ResourceClaim {ref} can't be reconciled: {error}") from error
             return True
 
-    async def _hand_out(self, plan: Plan, library: InstalledLibrary | None) -> None:
+    async def _hand_out(self, plan: Plan, library: InstalledLibrary | None) -> Left:
         """Under the lock."""
         ref = plan.claim
         await self._refuse_uncounted(plan, library)
@@ -254,7 +259,7 @@ class Preparer:
         first = before or (entry if may_run else msgspec.structs.replace(entry, state=State.PREPARING))
         self._ledger.hold(entry if may_run else first)
         try:
-            await asyncio.to_thread(self._files.make, plan, first, entry, library)
+            left: Left = await self._in_thread(self._files.make, plan, first, entry, library)
         except (OSError, AbiError, DriverNotReadyError) as error:
             await self._give_up(ref, before, may_run)
             raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
@@ -262,6 +267,7 @@ class Preparer:
             await self._give_up(ref, before, may_run)
             raise
         self._ledger.hold(entry)
+        return left
 
     def _plan(self, ref: ClaimRef, raw: Mapping[str, Any]) -> tuple[Plan, InstalledLibrary | None]:
         """No grants where nothing is ours; the library where something needs it. Raises ClaimError."""
@@ -271,15 +277,14 @@ class Preparer:
         rules = self._node.rules
         inventory = self._node.inventory()
         plan = make_plan(allocation, inventory, rules.scales, rules.interposition, rules.memory_overflow)
-        plan = dataclasses.replace(plan, toolkit=self._uses_toolkit(plan))
+        plan = dataclasses.replace(plan, files=self._driver_files(plan))
         is_limited = any(grant.limits is not None for grant in plan.grants)
         return plan, self._node.library() if is_limited else None
 
-    def _uses_toolkit(self, plan: Plan) -> bool:
-        """Never where it is not known which CDI ids the kubelet has: our own edits do with any."""
+    def _driver_files(self, plan: Plan) -> DriverFiles:
         if plan.claim.uid in self._ledger.uncounted:
-            return False
-        return self._base.uses_toolkit((grant.card for grant in plan.grants), self._prepared(plan.claim))
+            return files_said_by(self._files.read_document(plan.claim.uid))
+        return self._base.files((grant.card for grant in plan.grants), self._prepared(plan.claim))
 
     def _prepared(self, ref: ClaimRef) -> Entry | None:
         known = self._ledger.entries.get(ref.uid)
@@ -303,12 +308,12 @@ class Preparer:
     async def _wait_for_room(self, plan: Plan) -> None:
         """For Pods deleted by force; once refused, the kubelet would ask again after a minute or more."""
         with suppress(RetryableError):  # what no waiting helps is refused later
-            self._refuse_overcommit(plan, {})
             for _ in range(round(self._room_limit / _RESTORE_POLL)):
                 try:
                     self._refuse_overcommit(plan, self._ledger.held_by_others(plan.claim.uid))
                     break
                 except OvercommitError:
+                    self._refuse_overcommit(plan, {})
                     await asyncio.sleep(_RESTORE_POLL)
 
     async def _refuse_uncounted(self, plan: Plan, library: InstalledLibrary | None) -> None:
@@ -321,7 +326,7 @@ class Preparer:
             uncounted.refuse(plan.claim, self._files.document(plan, library), unknown)
 
         try:
-            await asyncio.to_thread(look)
+            await self._in_thread(look)
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {plan.claim} can't be prepared: {error}") from error
 
@@ -334,7 +339,7 @@ class Preparer:
                 self._ledger.release(ref.uid)
             return
         try:
-            await asyncio.to_thread(self._files.remove, ref.uid)
+            await self._in_thread(self._files.remove, ref.uid)
         except OSError as error:
             # The entry stays, in memory as on disk: the kubelet's next call of either kind takes it up.
             _log.error("ResourceClaim %s: what was made for it can't be removed: %s", ref, error)
@@ -349,7 +354,7 @@ class Preparer:
             name=plan.claim.name,
             boot_id=self._ledger.boot_id,
             state=State.PREPARED,
-            grants=tuple(_grant_entry(grant, plan.toolkit) for grant in plan.grants),
+            grants=tuple(_grant_entry(grant, plan.files) for grant in plan.grants),
             library=library,
         )
         stored = self._ledger.stored.get(entry.uid)
@@ -359,16 +364,6 @@ class Preparer:
                 return newer
         return entry
 
-    def _answer(self, grant: Grant, toolkit: bool) -> PreparedDevice:
-        return PreparedDevice(
-            request=grant.request,
-            pool=grant.pool,
-            device=grant.device,
-            # Of two mounts at one place the later counts: a shim has to cover the toolkit's driver.
-            cdi_ids=(*(device_ids([grant.card.uuid]) if toolkit else ()), f"{self._kind}={grant.name}"),
-            share_id=grant.share_id,
-        )
-
 
 def _held(entry: Entry | None) -> dict[DeviceName, Amounts]:
     held: dict[DeviceName, Amounts] = {}
@@ -377,7 +372,7 @@ def _held(entry: Entry | None) -> dict[DeviceName, Amounts]:
     return held
 
 
-def _grant_entry(grant: Grant, toolkit: bool) -> GrantEntry:
+def _grant_entry(grant: Grant, files: DriverFiles) -> GrantEntry:
     return GrantEntry(
         name=grant.name,
         request=grant.request,
@@ -388,7 +383,8 @@ def _grant_entry(grant: Grant, toolkit: bool) -> GrantEntry:
         shares=grant.held.shares,
         share_id=grant.share_id,
         limited=grant.limits is not None,
-        toolkit=toolkit,
+        toolkit=files is DriverFiles.TOOLKIT,
+        beside=files is DriverFiles.BESIDE,
         shim=grant.needs_shim,
     )
 

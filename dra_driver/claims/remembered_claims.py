@@ -15,16 +15,19 @@ from typing import Any
 
 import msgspec
 
+from dra_driver.claims.handed import Handed
 from dra_driver.claims.ledger_file import Entry
 from dra_driver.names import ClaimUID
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """A claim as far as Prepare goes by it. `version`: its resourceVersion then."""
+    """A claim as far as Prepare goes by it, its resourceVersion then, and what it was handed out as."""
 
+    entry: Entry
     raw: dict[str, Any]
     version: str | None
+    handed: Handed
 
     def is_still(self, raw: Mapping[str, Any]) -> bool:
         """Whether the claim as it is now would be prepared in the same way."""
@@ -32,14 +35,14 @@ class Remembered:
 
 
 class RememberedClaims:
-    """Kept as JSON: a fifth of what the objects take."""
+    """Claims are kept as JSON: a fifth of what the objects take."""
 
     def __init__(self) -> None:
-        self._known: dict[ClaimUID, tuple[Entry, str | None, bytes]] = {}
+        self._known: dict[ClaimUID, tuple[Entry, str | None, bytes, Handed]] = {}
 
-    def keep(self, entry: Entry, raw: Mapping[str, Any], version: str | None) -> None:
+    def keep(self, entry: Entry, raw: Mapping[str, Any], version: str | None, handed: Handed) -> None:
         """`entry`: what was made of the claim, as the ledger has it."""
-        self._known[entry.uid] = (entry, version, msgspec.json.encode(_essence(raw)))
+        self._known[entry.uid] = (entry, version, msgspec.json.encode(_essence(raw)), handed)
 
     def of(self, uid: ClaimUID, entry: Entry | None) -> Remembered | None:
         """None where the API server has to be asked first. `entry`: the ledger's, now."""
@@ -49,7 +52,13 @@ class RememberedClaims:
         if known[0] is not entry:
             del self._known[uid]
             return None
-        return Remembered(msgspec.json.decode(known[2]), known[1])
+        return Remembered(known[0], msgspec.json.decode(known[2]), known[1], known[3])
+
+    def renew(self, entry: Entry) -> Entry:
+        """Another entry that says the same, for the ledger: of a claim that is known with this one."""
+        renewed = msgspec.structs.replace(entry)
+        self._known[entry.uid] = (renewed, *self._known[entry.uid][1:])
+        return renewed
 
     def forget(self, uid: ClaimUID) -> None:
         """Of a claim that is not known too."""

@@ -44,7 +44,7 @@ def may_hold(document: bytes | None, wanted: Spec) -> bool:
     theirs = [{node.path for node in device.edits.nodes} for device in devices]
     ours = [{node.path for node in device.container_edits.device_nodes} for device in wanted.devices]
     # A device without a node of its own is named by another document, of which we know nothing.
-    return not all(theirs) or not all(ours) or not set().union(*theirs).isdisjoint(*ours)
+    return not all(theirs) or not all(ours) or not set().union(*theirs).isdisjoint(set().union(*ours))
 
 
 def refuse(ref: ClaimRef, wanted: Spec, unknown: Iterable[tuple[Stored, bytes | None]]) -> None:

@@ -181,13 +181,14 @@ class Metrics:
                 self._claims.labels(operation, outcome)
             for reason in REASONS:
                 self._errors.labels(operation, reason)
+        self._step_timers = {step: self._steps.labels(step.value) for step in Step}
         for call in API_CALLS:
             self._api.labels(*call)
             for code in API_CODES:
                 self._api_codes.labels(*call, code)
 
     def step_took(self, step: Step, seconds: float) -> None:
-        self._steps.labels(step.value).observe(seconds)
+        self._step_timers[step].observe(seconds)
 
     @contextlib.contextmanager
     def claim(self, operation: str) -> Iterator[None]:

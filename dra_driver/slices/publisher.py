@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from dra_driver.cards.rules import Effect
@@ -120,7 +121,8 @@ class Publisher:
         """Until cancelled; every failure of the API server is waited out."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name="slices-reflector")
-            tasks.create_task(self._say_why_not_synced(), name="slices-sync")
+            say = partial(self._conditions.fail, Condition.SLICES)
+            tasks.create_task(self._reflector.tell_until_synced(say), name="slices-sync")
             tasks.create_task(self._publish(), name="slices-publisher")
         raise AssertionError("unreachable: none of the tasks ends")
 
@@ -148,13 +150,6 @@ class Publisher:
             await self._do(write, owner)
         self._tell(wanted, pool.current(wanted, self._observed().values()))
         return len(writes)
-
-    async def _say_why_not_synced(self) -> None:
-        while not self._reflector.has_synced:
-            try:
-                await self._reflector.synced(5.0)
-            except TimeoutError as error:
-                self._conditions.fail(Condition.SLICES, str(error))
 
     async def _publish(self) -> NoReturn:
         await self._reflector.synced()

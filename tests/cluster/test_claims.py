@@ -100,8 +100,9 @@ def test_eight_cards_of_one_claim(pods: Cluster) -> None:
     claim = claim_of(pods, "eight")
     results = claim["status"]["allocation"]["devices"]["results"]
     assert len({result["request"] for result in results}) == (1 if pods.binaries.minor >= 36 else 8)
-    names = {device["name"] for device in document_of(pods, claim["metadata"]["uid"])["devices"]}
-    assert names == {grant_of(claim, result) for result in results}
+    names = {grant_of(claim, result) for result in results}
+    devices = {device["name"] for device in document_of(pods, claim["metadata"]["uid"])["devices"]}
+    assert devices == names | {f"{name}-shim" for name in names}
     grants = pods.on_node(0, "ls", f"/run/tessera/claims/{claim['metadata']['uid']}").split()
     assert set(grants) == names | {"metadata"}
     allocation = vertical.allocate(pods, NAMESPACE, "eight")
@@ -209,9 +210,8 @@ def test_a_class_that_is_misspelt_is_told_about_the_claim(cluster: Cluster) -> N
         cluster.kubectl("delete", "deviceclass", "misspelt", "--ignore-not-found")
 
 
-def toolkit_document(native: dict[str, Any], uuids: dict[str, str]) -> dict[str, Any]:
-    """What our own document hands out, in the words of nvidia-ctk. `uuids`: by grant."""
-    common = native["containerEdits"]
+def toolkit_document(native: dict[str, Any], driver: dict[str, Any], uuids: dict[str, str]) -> dict[str, Any]:
+    """What our own documents hand out, in the words of nvidia-ctk. `uuids`: by grant."""
     return {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
@@ -221,8 +221,9 @@ def toolkit_document(native: dict[str, Any], uuids: dict[str, str]) -> dict[str,
                 "containerEdits": {"deviceNodes": device["containerEdits"]["deviceNodes"]},
             }
             for device in native["devices"]
+            if device["name"] in uuids
         ],
-        "containerEdits": {**common, "env": ["NVIDIA_VISIBLE_DEVICES=void"]},
+        "containerEdits": {**driver["containerEdits"], "env": ["NVIDIA_VISIBLE_DEVICES=void"]},
     }
 
 
@@ -235,7 +236,8 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
         grant_of(claim, result): names[result["device"]]
         for result in claim["status"]["allocation"]["devices"]["results"]
     }
-    text = json.dumps(toolkit_document(document_of(pods, uid), uuids)).encode()
+    driver = json.loads(pods.on_node(0, "cat", "/var/run/cdi/gpu.tessera.dev-driver_files.json"))
+    text = json.dumps(toolkit_document(document_of(pods, uid), driver, uuids)).encode()
     encoded = base64.b64encode(text).decode()
     script = f"mkdir -p /etc/cdi && echo {encoded} | base64 -d > {TOOLKIT}.new && mv {TOOLKIT}.new {TOOLKIT}"
     name = "claims-toolkit"
@@ -265,7 +267,7 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
             assert (vertical.execute(pods, name, pod, *look, check=False).strip() != "0") is covered
             assert vertical.allocate(pods, name, pod).held == 3000 * MEBIBYTE
         # Who was prepared before keeps its own document.
-        assert document_of(pods, uid)["containerEdits"]["deviceNodes"]
+        assert document_of(pods, uid)["devices"][0]["containerEdits"]["deviceNodes"]
     finally:
         pods.on_node(0, "rm", "-f", TOOLKIT)
         vertical.delete(pods, name)

@@ -60,7 +60,7 @@ async def test_of_several_devices(node: Node) -> None:
     devices = (await node.prepared(wire)).devices
     assert {device.device_name for device in devices} == {device.name for device in node.devices}
     assert {tuple(device.request_names) for device in devices} == {("gpu",)}
-    assert len({device.cdi_device_ids[-1] for device in devices}) == len(node.devices)
+    assert len({device.cdi_device_ids[0] for device in devices}) == len(node.devices)
 
 
 async def test_two_shares_of_one_device(node: Node) -> None:
@@ -69,14 +69,14 @@ async def test_two_shares_of_one_device(node: Node) -> None:
     assert {device.request_names[0]: device.share_id for device in devices} == {
         result["request"]: result["shareID"] for result in results
     }
-    assert len({device.cdi_device_ids[-1] for device in devices}) == 2
+    assert len({device.cdi_device_ids[0] for device in devices}) == 2
 
 
 async def test_two_shares_of_one_device_in_one_request(node: Node) -> None:
     results = [node.device.result(memory="1Gi") for _ in range(2)]
     devices = (await node.prepared(await node.claim(*results))).devices
     assert {device.share_id for device in devices} == {result["shareID"] for result in results}
-    assert len({device.cdi_device_ids[-1] for device in devices}) == 2
+    assert len({device.cdi_device_ids[0] for device in devices}) == 2
 
 
 async def test_a_sub_request_is_answered_as_its_request(node: Node) -> None:

@@ -22,7 +22,7 @@ async def test_twice(node: Node) -> None:
 async def test_nothing_is_left(node: Node) -> None:
     before = await node.settled()
     wire = await node.claim(*(device.result(memory="1Gi") for device in node.devices[:2]))
-    ids = {answer.cdi_device_ids[-1] for answer in (await node.prepared(wire)).devices}
+    ids = {answer.cdi_device_ids[0] for answer in (await node.prepared(wire)).devices}
     await node.unprepared(wire)
     assert not ids & node.host.cdi_devices()
     assert node.host.files() == before

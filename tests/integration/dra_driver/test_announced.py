@@ -13,26 +13,17 @@ import pytest
 from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.kubelet import WireClaim, register
+from tests.integration.dra_driver.world import World, serving, two_cards
 from tests.unit.dra_driver.allocations import opaque, share_id
 
 EVENTS = "/api/v1/events"
 
 
 @pytest.fixture
-async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
-    with Agent(root, api, **two_cards(root), TESSERA_RECONCILE_PERIOD="1") as made:
-        await made.start()
+async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
+    async with serving(Agent(root, api, **two_cards(root), TESSERA_RECONCILE_PERIOD="1"), api) as made:
         yield made
-
-
-@pytest.fixture
-async def world(agent: Agent, api: ApiServer) -> AsyncIterator[World]:
-    info = await register(agent.sockets.registration)
-    async with Kubelet(Path(info.endpoint)) as kubelet:
-        await agent.until_ready()
-        yield World(agent, api, kubelet)
 
 
 def events(world: World, reason: str) -> list[dict[str, Any]]:
@@ -119,16 +110,12 @@ async def test_without_the_right_it_is_told_once(world: World) -> None:
 
 
 async def test_switched_off_no_status_is_written(root: Path, api: ApiServer) -> None:
-    with Agent(root, api, **two_cards(root), TESSERA_CLAIM_STATUS="false") as agent:
-        await agent.start()
-        info = await register(agent.sockets.registration)
-        async with Kubelet(Path(info.endpoint)) as kubelet:
-            await agent.until_ready()
-            world = World(agent, api, kubelet)
-            wire = world.allocate("claim", world.share(0))
-            await world.prepared(wire)
-            await asyncio.sleep(3)
-            assert statuses(world, wire) == []
+    agent = Agent(root, api, **two_cards(root), TESSERA_CLAIM_STATUS="false")
+    async with serving(agent, api) as world:
+        wire = world.allocate("claim", world.share(0))
+        await world.prepared(wire)
+        await asyncio.sleep(3)
+        assert statuses(world, wire) == []
 
 
 @pytest.mark.parametrize(

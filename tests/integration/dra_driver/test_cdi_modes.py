@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
 from tests.integration.dra_driver.world import World, two_cards
+from tests.unit.cdi.runtime import mounted
 from tests.unit.dra_driver.allocations import opaque
 
+DRIVER = "gpu.tessera.dev/driver=files"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 LIBCUDA, LIBNVML = f"{LIBRARIES}/libcuda.so.570.124.06", f"{LIBRARIES}/libnvidia-ml.so.570.124.06"
 
@@ -85,7 +88,7 @@ async def test_auto_without_a_document_is_native(root: Path, api: ApiServer) -> 
         await says(found, "CDI edits are our own, since no CDI document names a device of nvidia.com/gpu")
         wire = found.allocate("claim", found.share(0))
         (device,) = (await found.prepared(wire)).devices
-        assert len(device.cdi_device_ids) == 1
+        assert device.cdi_device_ids[1] == DRIVER
 
 
 async def test_auto_with_a_document_is_the_toolkits(root: Path, api: ApiServer) -> None:
@@ -99,13 +102,13 @@ async def test_auto_with_a_document_is_the_toolkits(root: Path, api: ApiServer) 
         )
         answer = await found.prepared(wire)
         uuids = [device["attributes"]["uuid"]["string"] for device in found.devices()]
+        grants = [f"gpu.tessera.dev/grant={wire.uid}-{name}" for name in ("g0-00000001", "g1-00000002")]
         assert [list(device.cdi_device_ids) for device in answer.devices] == [
-            [f"nvidia.com/gpu={uuids[0]}", f"gpu.tessera.dev/grant={wire.uid}-g0-00000001"],
-            [f"nvidia.com/gpu={uuids[1]}", f"gpu.tessera.dev/grant={wire.uid}-g1-00000002"],
+            [grants[0], f"nvidia.com/gpu={uuids[0]}", f"{grants[0]}-shim"],
+            [grants[1], f"nvidia.com/gpu={uuids[1]}", f"{grants[1]}-shim"],
         ]
-        spec = found.spec(wire)
-        assert "containerEdits" not in spec
-        share, whole = (device["containerEdits"] for device in spec["devices"])
+        assert "containerEdits" not in found.spec(wire)
+        share, whole = (device["containerEdits"] for device in found.granted(wire))
         assert any(mount["containerPath"] == "/etc/ld.so.preload" for mount in share["mounts"])
         assert not any(mount["containerPath"] == "/etc/ld.so.preload" for mount in whole["mounts"])
         for edits in (share, whole):
@@ -119,6 +122,7 @@ async def test_a_claim_keeps_its_ids_when_a_document_comes_and_goes(root: Path, 
         native = found.allocate("native", found.share(0))
         await found.prepared(native)
         document = describe(root, found.devices())
+        uuid = found.devices()[0]["attributes"]["uuid"]["string"]
         await says(found, "CDI edits are the toolkit's, of")
         toolkit = found.allocate("toolkit", found.share(0, share=2))
         await found.prepared(toolkit)
@@ -130,9 +134,9 @@ async def test_a_claim_keeps_its_ids_when_a_document_comes_and_goes(root: Path, 
             assert found.spec(wire) == before
         document.unlink()
         await says(found, "CDI edits are our own, since")
-        for wire, ids in ((native, 1), (toolkit, 2)):
+        for wire, first in ((native, DRIVER), (toolkit, f"nvidia.com/gpu={uuid}")):
             (device,) = (await found.prepared(wire)).devices
-            assert len(device.cdi_device_ids) == ids
+            assert device.cdi_device_ids[1] == first
 
 
 async def test_native_takes_no_notice_of_a_document(root: Path, api: ApiServer) -> None:
@@ -141,8 +145,8 @@ async def test_native_takes_no_notice_of_a_document(root: Path, api: ApiServer) 
         await says(found, "CDI edits are our own\n")
         wire = found.allocate("claim", found.share(0))
         (device,) = (await found.prepared(wire)).devices
-        assert len(device.cdi_device_ids) == 1
-        assert found.spec(wire)["containerEdits"]["deviceNodes"]
+        assert device.cdi_device_ids[1] == DRIVER
+        assert found.driver_spec()["containerEdits"]["deviceNodes"]
 
 
 async def test_toolkit_without_a_document_is_not_ready_and_says_so(root: Path, api: ApiServer) -> None:
@@ -158,7 +162,7 @@ async def test_an_outdated_document_is_said(root: Path, api: ApiServer) -> None:
         await says(found, "nvidia.json is not used: it is for driver 535.104.05, and 570.124.06 is installed")
         wire = found.allocate("claim", found.share(0))
         (device,) = (await found.prepared(wire)).devices
-        assert len(device.cdi_device_ids) == 1
+        assert device.cdi_device_ids[1] == DRIVER
 
 
 async def test_a_mode_that_is_none(root: Path, api: ApiServer) -> None:
@@ -171,10 +175,17 @@ async def test_a_mode_that_is_none(root: Path, api: ApiServer) -> None:
 # --- shims --------------------------------------------------------------------------------------------------
 
 
-def merged(*documents: dict[str, Any]) -> dict[str, str]:
-    """Container path → host path, as runtimes merge documents: of mounts at one place the last counts."""
-    edits = [part.get("containerEdits", {}) for spec in documents for part in (spec, *spec["devices"])]
-    return {mount["containerPath"]: mount["hostPath"] for each in edits for mount in each.get("mounts", ())}
+def documents(root: Path) -> list[dict[str, Any]]:
+    """All that a runtime sees."""
+    directories = (root / "static-cdi", root / "cdi")
+    paths_of_all = [path for directory in directories for path in directory.glob("*.json")]
+    return [json.loads(path.read_bytes()) for path in paths_of_all]
+
+
+def container(root: Path, *answers: Any) -> dict[str, str]:
+    """Container path → host path in a container that has all of these prepared claims, in this order."""
+    ids = [each for answer in answers for device in answer.devices for each in device.cdi_device_ids]
+    return mounted(documents(root), ids)
 
 
 def driver_mounts(mounts: dict[str, str]) -> dict[str, str]:
@@ -194,37 +205,40 @@ OWN = {
 CUDA_SHIM, NVML_SHIM = "libtessera-shim.so", "libtessera-shim-nvml.so"
 
 
+SHIMMED = OWN | {
+    f"/{directory}/{name}": shim
+    for directory in (LIBRARIES, "usr/lib64")
+    for name, shim in (
+        ("libcuda.so.1", CUDA_SHIM),
+        ("libcuda.so", CUDA_SHIM),
+        ("libnvidia-ml.so.1", NVML_SHIM),
+    )
+}
+
+
 async def test_a_shim_over_our_own_edits(root: Path, api: ApiServer) -> None:
     async with world(root, api, "native", TESSERA_INTERPOSITION="shim") as found:
         wire = found.allocate("claim", found.share(0))
-        await found.prepared(wire)
-        mounts = merged(found.spec(wire))
-        assert driver_mounts(mounts) == OWN | {
-            f"/{directory}/{name}": shim
-            for directory in (LIBRARIES, "usr/lib64")
-            for name, shim in (
-                ("libcuda.so.1", CUDA_SHIM),
-                ("libcuda.so", CUDA_SHIM),
-                ("libnvidia-ml.so.1", NVML_SHIM),
-            )
-        }
+        mounts = container(root, await found.prepared(wire))
+        assert driver_mounts(mounts) == SHIMMED
         assert await asyncio.to_thread(all_exist, mounts.values())
         assert mounts["/etc/ld.so.preload"]
 
 
 async def test_a_shim_over_the_toolkits(root: Path, api: ApiServer) -> None:
     async with world(root, api, "auto", TESSERA_INTERPOSITION="shim") as found:
-        toolkit = describe(root, found.devices())
+        describe(root, found.devices())
         await says(found, "CDI edits are the toolkit's, of")
         wire = found.allocate(
             "claim", found.share(0), found.share(1, "80Gi", "100", "1k", request="g1", share=2)
         )
-        share, whole = (await found.prepared(wire)).devices
-        assert [each.cdi_device_ids[0].partition("=")[0] for each in (share, whole)] == ["nvidia.com/gpu"] * 2
-        spec = found.spec(wire)
-        in_order = merged(json.loads(toolkit.read_text()), spec)
-        assert driver_mounts(in_order) == OWN | {f"/{LIBCUDA}": CUDA_SHIM, f"/{LIBNVML}": NVML_SHIM}
-        assert driver_mounts(merged({"devices": spec["devices"][1:]})) == {}
+        answer = await found.prepared(wire)
+        share, whole = answer.devices
+        assert [each.cdi_device_ids[1].partition("=")[0] for each in (share, whole)] == ["nvidia.com/gpu"] * 2
+        in_order = driver_mounts(container(root, answer))
+        assert in_order == OWN | {f"/{LIBCUDA}": CUDA_SHIM, f"/{LIBNVML}": NVML_SHIM}
+        own = (Path(LIBCUDA).name, Path(LIBNVML).name)
+        assert sorted(driver_mounts(mounted(documents(root), whole.cdi_device_ids)).values()) == sorted(own)
 
 
 async def status_data(found: World, wire: WireClaim) -> dict[str, Any]:
@@ -244,10 +258,12 @@ async def test_a_claim_asks_for_a_shim(root: Path, api: ApiServer) -> None:
     async with world(root, api, "native") as found:
         plain = found.allocate("plain", found.share(0))
         shimmed = found.allocate("shimmed", found.share(0, share=2), config=[opaque(interposition="shim")])
-        for wire in (plain, shimmed):
-            await found.prepared(wire)
-        assert CUDA_SHIM not in driver_mounts(merged(found.spec(plain))).values()
-        assert CUDA_SHIM in driver_mounts(merged(found.spec(shimmed))).values()
+        whole = found.allocate("whole", found.share(1, "80Gi", "100", "1k", share=3))
+        answers = [await found.prepared(wire) for wire in (plain, whole, shimmed)]
+        assert CUDA_SHIM not in driver_mounts(container(root, *answers[:2])).values()
+        # Whatever order a Pod names its claims in.
+        for order in permutations(answers):
+            assert driver_mounts(container(root, *order)) == SHIMMED
         for wire, told in ((plain, None), (shimmed, "shim")):
             assert (await status_data(found, wire)).get("interposition") == told
 
@@ -280,12 +296,12 @@ async def test_a_change_is_for_containers_that_start_afterwards(root: Path, api:
     configuration.write_text(f"{head}interposition: preload\n")
     async with world(root, api, "native", TESSERA_NODE_CONFIGURATION=str(configuration)) as found:
         wire = found.allocate("claim", found.share(0))
-        await found.prepared(wire)
-        before = merged(found.spec(wire))
+        answer = await found.prepared(wire)
+        before = container(root, answer)
         assert CUDA_SHIM not in driver_mounts(before).values()
         configuration.write_text(f"{head}interposition: shim\n")
-        await found.agent.until(lambda: CUDA_SHIM in driver_mounts(merged(found.spec(wire))).values())
-        after = merged(found.spec(wire))
+        await found.agent.until(lambda: CUDA_SHIM in driver_mounts(container(root, answer)).values())
+        after = container(root, answer)
         assert {path: after[path] for path in before if path not in driver_mounts(after)} == {
             path: host for path, host in before.items() if path not in driver_mounts(after)
         }

@@ -20,25 +20,16 @@ from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.world import World, serving, two_cards
 from tests.unit.dra_driver.allocations import claim, opaque, share_id
 
 GIB = 1 << 30
 
 
 @pytest.fixture
-async def agent(root: Path, api: ApiServer) -> AsyncIterator[Agent]:
-    with Agent(root, api, **two_cards(root)) as made:
-        await made.start()
+async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
+    async with serving(Agent(root, api, **two_cards(root)), api) as made:
         yield made
-
-
-@pytest.fixture
-async def world(agent: Agent, api: ApiServer) -> AsyncIterator[World]:
-    info = await register(agent.sockets.registration)
-    async with Kubelet(Path(info.endpoint)) as kubelet:
-        await agent.until_ready()
-        yield World(agent, api, kubelet)
 
 
 def files_of(*wires: WireClaim, grants: int = 1) -> int:
@@ -76,7 +67,11 @@ async def test_a_share_is_prepared_and_taken_back(world: World, version: str) ->
         grant = f"{wire.uid}-g0-00000001"
         assert list(device.request_names) == ["g0"]
         assert (device.pool_name, device.device_name) == ("node-a", world.devices()[0]["name"])
-        assert list(device.cdi_device_ids) == [f"gpu.tessera.dev/grant={grant}"]
+        assert list(device.cdi_device_ids) == [
+            f"gpu.tessera.dev/grant={grant}",
+            "gpu.tessera.dev/driver=files",
+            f"gpu.tessera.dev/grant={grant}-shim",
+        ]
         if version == "v1":
             assert device.share_id == share_id(1)
 
@@ -94,20 +89,22 @@ async def test_a_share_is_prepared_and_taken_back(world: World, version: str) ->
     assert await world.metric("tessera_claims_prepared") == 0
 
 
-async def test_the_cdi_document(world: World) -> None:
+async def test_the_cdi_documents(world: World) -> None:
     wire = world.allocate("claim", world.share(1))
     await world.prepared(wire)
-    spec = world.spec(wire)
+    spec, driver = world.spec(wire), world.driver_spec()
     root = str(world.agent.root / "driver")
-    common = spec["containerEdits"]
-    assert common["env"] == ["NVIDIA_VISIBLE_DEVICES=void", "TESSERA_GRANTS=1"]
+    assert spec["containerEdits"] == {"env": ["TESSERA_GRANTS=1"]}
+    (files,) = driver["devices"]
+    assert files == {"name": "files", "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}}
+    common = driver["containerEdits"]
     assert {node["path"] for node in common["deviceNodes"]} >= {"/dev/nvidiactl", "/dev/nvidia-uvm"}
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in common["mounts"]}
     for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
         for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
             assert mounts[f"{directory}/{name}"].startswith(f"{root}/usr/lib/x86_64-linux-gnu/lib")
     assert mounts["/usr/bin/nvidia-smi"] == f"{root}/usr/bin/nvidia-smi"
-    (device,) = spec["devices"]
+    (device,) = world.granted(wire)
     assert device["containerEdits"]["deviceNodes"] == [
         {"path": "/dev/nvidia1", "hostPath": f"{root}/dev/nvidia1"}
     ]
@@ -170,7 +167,7 @@ async def test_not_this_claim_any_more(world: World) -> None:
 async def test_a_whole_card_has_no_library(world: World) -> None:
     wire = world.allocate("claim", world.share(0, "24Gi", "100", "1k"))
     await world.prepared(wire)
-    (device,) = world.spec(wire)["devices"]
+    (device,) = world.granted(wire)
     (mount,) = device["containerEdits"]["mounts"]
     assert mount["containerPath"].endswith("/gpu.tessera.dev-metadata.json")
     assert not list((world.agent.root / "run/claims").rglob("limits"))

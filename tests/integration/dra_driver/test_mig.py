@@ -13,8 +13,7 @@ from interposer import abi
 from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, register
-from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards
+from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards, serving
 
 MIG = INVENTORIES / "mig.ini"
 SPLIT = "GPU-5c3a9e71-7f20-4d84-a6b9-12e8d3c47f60"
@@ -67,12 +66,8 @@ async def start(root: Path, api: ApiServer) -> AsyncIterator[Start]:
         async def begin(text: str, **environment: str) -> World:
             inventory = root / "cards.ini"
             inventory.write_text(text)
-            agent = stack.enter_context(Agent(root, api, **fake_cards(root, inventory), **environment))
-            await agent.start()
-            info = await register(agent.sockets.registration)
-            kubelet = await stack.enter_async_context(Kubelet(Path(info.endpoint)))
-            await agent.until_ready()
-            return World(agent, api, kubelet)
+            agent = Agent(root, api, **fake_cards(root, inventory), **environment)
+            return await stack.enter_async_context(serving(agent, api))
 
         yield begin
 
@@ -121,7 +116,7 @@ async def test_a_share_of_an_instance(start: Start) -> None:
     labels = f'{{claim="claim",namespace="default",uuid="{SMALL}"}}'
     assert await world.metric(f"tessera_grant_memory_limit_bytes{labels}") == 3000 << 20
     assert await world.metric(f'tessera_card_memory_bytes{{uuid="{SMALL}"}}') == 9728 << 20
-    (device,) = world.spec(wire)["devices"]
+    (device,) = world.granted(wire)
     assert [node["path"] for node in device["containerEdits"]["deviceNodes"]] == [
         "/dev/nvidia0",
         "/dev/nvidia-caps/nvidia-cap84",
@@ -133,7 +128,7 @@ async def test_a_whole_instance_has_no_library(start: Start) -> None:
     world = await start(MIG.read_text())
     wire = world.allocate("claim", world.share(1, "9728Mi", "100", "1k"))
     await world.prepared(wire)
-    (device,) = world.spec(wire)["devices"]
+    (device,) = world.granted(wire)
     mounts = [mount["containerPath"] for mount in device["containerEdits"].get("mounts", [])]
     assert not [path for path in mounts if "tessera/" in path or "ld.so" in path]
     assert len(device["containerEdits"]["deviceNodes"]) == 3

@@ -14,7 +14,7 @@ from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.world import World, serving, two_cards
 
 HEAD = "apiVersion: gpu.tessera.dev/v1alpha1\nkind: NodeConfiguration\n"
 RTX, A100 = "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB"
@@ -30,12 +30,8 @@ async def start(root: Path, api: ApiServer) -> AsyncIterator[Start]:
         async def begin(text: str) -> World:
             (root / "node.yaml").write_text(HEAD + text)
             environment = {"TESSERA_NODE_CONFIGURATION": str(root / "node.yaml"), **two_cards(root)}
-            agent = stack.enter_context(Agent(root, api, **environment))
-            await agent.start()
-            info = await register(agent.sockets.registration)
-            kubelet = await stack.enter_async_context(Kubelet(Path(info.endpoint)))
-            await agent.until_ready()
-            return World(agent, api, kubelet)
+            agent = Agent(root, api, **environment)
+            return await stack.enter_async_context(serving(agent, api))
 
         yield begin
 

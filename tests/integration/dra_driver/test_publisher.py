@@ -1,135 +1,20 @@
+"""ResourceSlices are published, kept right, and written as seldom as it takes."""
+
 from __future__ import annotations
 
 import asyncio
 import copy
-import time
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from dra_driver.cards.capacity import Scales
-from dra_driver.cards.inventory import inventory
-from dra_driver.cards.rules import Effect
-from dra_driver.cards.taints import Taint
-from dra_driver.conditions import Condition, Conditions
-from dra_driver.metrics.counters import Metrics
+from dra_driver.conditions import Condition
 from dra_driver.slices.documents import DeviceLists, device_lists
-from dra_driver.slices.publisher import Publisher
 from kube import paths
-from kube.backoff import Backoff
 from kube.client import Client
-from tests.integration.api_server import ApiServer, Object
-from tests.unit.dra_driver.cards import many, two_cards
-
-NODE = "node-a"
-SLICES = paths.resource_slices()
-QUIET = 1.2  # seconds in which a write that is wrong would have come
-
-
-class ForgetfulServer(ApiServer):
-    """Drops the fields of a feature that is off, silently, as the real one does."""
-
-    dropping = True
-
-    def _store(self, collection: str, key: tuple[str, str], item: Object, kind: str) -> Object:
-        if self.dropping and collection == SLICES:
-            for device in item["spec"].get("devices", ()):
-                device.pop("taints", None)
-                device.pop("allowMultipleAllocations", None)
-                for capacity in device["capacity"].values():
-                    capacity.pop("requestPolicy", None)
-        return super()._store(collection, key, item, kind)
-
-
-class TaintlessServer(ApiServer):
-    """Has DRADeviceTaints off."""
-
-    dropping = True
-
-    def _store(self, collection: str, key: tuple[str, str], item: Object, kind: str) -> Object:
-        if self.dropping and collection == SLICES:
-            for device in item["spec"].get("devices", ()):
-                device.pop("taints", None)
-        return super()._store(collection, key, item, kind)
-
-
-class Setting:
-    """A publisher that runs against a fake API server."""
-
-    def __init__(self, api: ApiServer, client: Client) -> None:
-        self.api = api
-        self.conditions = Conditions()
-        self.registry = CollectorRegistry()
-        self.publisher = Publisher(
-            client=client,
-            node=NODE,
-            conditions=self.conditions,
-            metrics=Metrics(self.registry),
-            backoff=Backoff(0.05, 0.2),
-            clock=lambda: time.monotonic() + self.ahead,
-        )
-        self.ahead = 0.0
-
-    @property
-    def slices(self) -> list[Object]:
-        return self.api.all(SLICES)
-
-    @property
-    def writes(self) -> int:
-        return sum(seen.method in ("POST", "PUT", "DELETE", "PATCH") for seen in self.api.requests)
-
-    def taints(self) -> list[dict[str, str]]:
-        return [
-            taint
-            for item in self.slices
-            for device in item["spec"]["devices"]
-            for taint in device.get("taints", ())
-        ]
-
-    def devices(self) -> list[str]:
-        return [device["name"] for item in self.slices for device in item["spec"]["devices"]]
-
-    async def until(self, what: Any, seconds: float = 60.0) -> None:
-        async with asyncio.timeout(seconds):
-            while not what():  # noqa: ASYNC110 - the fake server has no events to wait for
-                await asyncio.sleep(0.02)
-
-    async def is_quiet(self) -> bool:
-        before = self.writes
-        await asyncio.sleep(QUIET)
-        return self.writes == before
-
-
-def wanted(count: int = 2, *taints: Taint, scales: Scales = Scales()) -> DeviceLists:  # noqa: B008 - immutable
-    """So many cards, the first of which has the taints."""
-    cards = many(count)
-    found = inventory("570.124.06", "12.8.0", cards)
-    return device_lists(found, scales, taints={cards[0].name: taints} if cards else {})
-
-
-XID = Taint("gpu.tessera.dev/xid", "79", Effect.NO_SCHEDULE)
-TOLD = Taint("gpu.tessera.dev/unmonitored", "no-events", Effect.NONE)
-LOST = Taint("gpu.tessera.dev/lost", "", Effect.NO_SCHEDULE)
-
-
-@pytest.fixture
-async def server(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
-    kind = getattr(request, "param", ApiServer)
-    async with kind() as api:
-        api.put(paths.nodes(), {"metadata": {"name": NODE, "uid": "node-uid"}})
-        yield api
-
-
-@pytest.fixture
-async def setting(server: ApiServer) -> AsyncIterator[Setting]:
-    async with Client(server.connection, user_agent="test") as client:
-        made = Setting(server, client)
-        running = asyncio.create_task(made.publisher.run())
-        yield made
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+from tests.integration.api_server import ApiServer
+from tests.integration.dra_driver.publishing import LOST, NODE, SLICES, XID, Setting, wanted
+from tests.unit.dra_driver.cards import two_cards
 
 
 async def test_published_once_and_owned_by_the_node(setting: Setting) -> None:
@@ -154,11 +39,11 @@ async def test_the_same_again_is_no_write(setting: Setting) -> None:
     assert setting.writes == 1
 
 
-async def test_a_new_agent_finds_the_slices_right(setting: Setting, server: ApiServer) -> None:
+async def test_a_new_agent_finds_the_slices_right(setting: Setting, api: ApiServer) -> None:
     setting.publisher.want(wanted())
     await setting.until(lambda: setting.slices)
-    async with Client(server.connection, user_agent="second") as client:
-        second = Setting(server, client)
+    async with Client(api.connection, user_agent="second") as client:
+        second = Setting(api, client)
         second.publisher.want(wanted())
         running = asyncio.create_task(second.publisher.run())
         await second.until(lambda: second.conditions[Condition.SLICES].holds)
@@ -256,21 +141,6 @@ async def test_the_api_server_may_be_away(setting: Setting) -> None:
     await setting.until(lambda: len(setting.devices()) == 3)
 
 
-@pytest.mark.parametrize("server", [ForgetfulServer], indirect=True)
-async def test_dropped_fields_are_said_aloud_and_not_fought(setting: Setting) -> None:
-    setting.publisher.want(wanted())
-    await setting.until(lambda: not setting.conditions[Condition.FEATURES].holds)
-    detail = setting.conditions[Condition.FEATURES].detail
-    assert "dropped allowMultipleAllocations" in detail
-    assert "switch on the feature gate DRAConsumableCapacity" in detail
-    assert await setting.is_quiet()
-    assert setting.writes == 1
-    assert isinstance(setting.api, ForgetfulServer)
-    setting.api.dropping = False
-    setting.publisher.want(wanted(3))
-    await setting.until(lambda: setting.conditions[Condition.FEATURES].holds)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "writes"),
     [
@@ -326,66 +196,6 @@ async def test_a_taint_that_comes_back_is_a_new_one(setting: Setting) -> None:
     setting.publisher.want(wanted(2, XID))
     await setting.until(setting.taints)
     assert setting.taints()[0]["timeAdded"] > "2026-11-29T01:02:03Z"
-
-
-@pytest.mark.parametrize("server", [TaintlessServer], indirect=True)
-async def test_dropped_taints_are_told_where_one_is_needed(setting: Setting) -> None:
-    def features() -> bool:
-        return setting.conditions[Condition.FEATURES].holds
-
-    def dropped() -> float | None:
-        return setting.registry.get_sample_value("tessera_slice_fields_dropped", {"gate": "DRADeviceTaints"})
-
-    setting.publisher.want(wanted())
-    await setting.until(lambda: setting.slices)
-    assert await setting.is_quiet()
-    assert (features(), dropped()) == (True, 0)
-
-    setting.publisher.want(wanted(2, TOLD))
-    await setting.until(lambda: dropped() == 1)
-    assert features()  # nobody is worse off
-    assert "DRADeviceTaints" in setting.conditions[Condition.FEATURES].detail
-
-    setting.publisher.want(wanted(2, XID))
-    await setting.until(lambda: not features())
-    assert setting.conditions[Condition.FEATURES].detail == (
-        "the API server dropped taints from our ResourceSlices: switch on the feature gate DRADeviceTaints on"
-        " API server, scheduler and kubelet"
-    )
-    before = setting.writes
-    assert await setting.is_quiet()
-
-    setting.publisher.want(wanted())
-    await setting.until(lambda: features() and dropped() == 0)
-    assert await setting.is_quiet()
-    assert setting.writes == before  # there is nothing to take back
-
-
-@pytest.mark.parametrize("server", [TaintlessServer], indirect=True)
-async def test_a_feature_that_was_switched_on_is_used_in_time(setting: Setting) -> None:
-    setting.publisher.want(wanted(2, XID))
-    await setting.until(lambda: not setting.conditions[Condition.FEATURES].holds)
-    assert isinstance(setting.api, TaintlessServer)
-    setting.ahead = 3601
-    setting.publisher.want(copy.deepcopy(wanted(3, XID)))  # wakes it
-    await setting.until(lambda: len(setting.devices()) == 3)
-    assert not setting.conditions[Condition.FEATURES].holds
-    setting.api.dropping = False
-    setting.ahead = 2 * 3601
-    setting.api.put(SLICES, setting.slices[0])  # wakes it
-    await setting.until(lambda: setting.conditions[Condition.FEATURES].holds)
-    assert len(setting.taints()) == 1
-
-
-async def test_dropped_fields_of_one_slice_are_not_forgotten_for_the_others_sake(setting: Setting) -> None:
-    setting.publisher.want(wanted(70, XID))
-    await setting.until(lambda: len(setting.slices) == 2)
-    first = copy.deepcopy(setting.slices[0])
-    for device in first["spec"]["devices"]:
-        device.pop("taints", None)
-    setting.api.put(SLICES, first)  # somebody has removed it: it comes back
-    await setting.until(setting.taints)
-    assert setting.conditions[Condition.FEATURES].holds
 
 
 async def test_a_watch_that_stays_silent_leads_to_no_second_write(setting: Setting) -> None:

@@ -17,7 +17,7 @@ from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.world import World, serving, two_cards
 
 PERIOD = 0.5
 ROUNDS = 4 * PERIOD  # long enough for anything to happen that would
@@ -25,12 +25,10 @@ ROUNDS = 4 * PERIOD  # long enough for anything to happen that would
 
 @pytest.fixture
 async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
-    with Agent(root, api, TESSERA_RECONCILE_PERIOD=str(PERIOD), **two_cards(root)) as agent:
-        await agent.start()
-        await register(agent.sockets.registration)
-        async with Kubelet(agent.sockets.dra) as kubelet:
-            await agent.until_ready()
-            yield World(agent, api, kubelet)
+    async with serving(
+        Agent(root, api, TESSERA_RECONCILE_PERIOD=str(PERIOD), **two_cards(root)), api
+    ) as made:
+        yield made
 
 
 async def done(world: World, action: str) -> float:

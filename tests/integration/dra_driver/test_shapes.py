@@ -13,8 +13,8 @@ from interposer import abi
 from kube import paths
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
-from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim
+from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards, serving
 from tests.unit.dra_driver.allocations import claim, claim_ref, opaque, share_id
 
 WHOLE = {"memory": "80Gi", "cores": "100", "shares": "1k"}
@@ -22,12 +22,8 @@ WHOLE = {"memory": "80Gi", "cores": "100", "shares": "1k"}
 
 @pytest.fixture
 async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
-    with Agent(root, api, **fake_cards(root, INVENTORIES / "eight-cards.ini")) as agent:
-        await agent.start()
-        info = await register(agent.sockets.registration)
-        async with Kubelet(Path(info.endpoint)) as kubelet:
-            await agent.until_ready()
-            yield World(agent, api, kubelet)
+    async with serving(Agent(root, api, **fake_cards(root, INVENTORIES / "eight-cards.ini")), api) as made:
+        yield made
 
 
 def uuids(world: World) -> list[str]:
@@ -57,9 +53,10 @@ async def test_eight_shares_by_one_request(world: World) -> None:
     found = limits(world, wire)
     assert {one.uuid for one in found} == set(uuids(world))
     assert {one.memory_bytes for one in found} == {10 << 30}
-    spec = world.spec(wire)
-    assert [(f"gpu.tessera.dev/grant={device['name']}",) for device in spec["devices"]] == ids
-    assert len({tuple(nodes(device)) for device in spec["devices"]}) == 8
+    devices = world.granted(wire)
+    grants = [f"gpu.tessera.dev/grant={device['name']}" for device in devices]
+    assert [(grant, "gpu.tessera.dev/driver=files", f"{grant}-shim") for grant in grants] == ids
+    assert len({tuple(nodes(device)) for device in devices}) == 8
     assert await world.kubelet.unprepare(wire) == {wire.uid: ""}
     assert world.agent.files() == set()
 
@@ -218,7 +215,7 @@ async def test_metadata_of_a_claim_from_a_template(world: World) -> None:
     world.api.put(paths.resource_claims(), raw)
     wire = WireClaim(ref.namespace, ref.name, ref.uid)
     await world.prepared(wire)
-    first, second = world.spec(wire)["devices"]
+    first, second = world.granted(wire)
     (mount,) = [m for m in first["containerEdits"]["mounts"] if m["containerPath"].endswith("metadata.json")]
     directory = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu/g0"
     assert mount["containerPath"] == f"{directory}/gpu.tessera.dev-metadata.json"
@@ -246,7 +243,7 @@ async def test_metadata_that_can_not_be_written_holds_up_nothing(world: World) -
     in_the_way.parent.mkdir(parents=True)
     in_the_way.write_text("a file, where a directory should be")
     await world.prepared(wire)
-    (device,) = world.spec(wire)["devices"]
+    (device,) = world.granted(wire)
     assert not [m for m in device["containerEdits"]["mounts"] if "metadata" in m["containerPath"]]
     assert len(limits(world, wire)) == 1
     assert "no metadata file for its containers" in world.agent.log.read_text()

@@ -11,18 +11,13 @@ import pytest
 
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, register
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.world import World, serving, two_cards
 
 
 @pytest.fixture
 async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
-    with Agent(root, api, **two_cards(root)) as agent:
-        await agent.start()
-        await register(agent.sockets.registration)
-        async with Kubelet(agent.sockets.dra) as kubelet:
-            await agent.until_ready()
-            yield World(agent, api, kubelet)
+    async with serving(Agent(root, api, **two_cards(root)), api) as made:
+        yield made
 
 
 async def test_one_slow_claim_holds_up_no_other(world: World, api: ApiServer) -> None:

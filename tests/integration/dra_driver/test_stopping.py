@@ -19,19 +19,15 @@ from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer, Seen
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register, watch_health
-from tests.integration.dra_driver.world import World, two_cards
+from tests.integration.dra_driver.world import World, serving, two_cards
 
 LIMIT = 15.0  # seconds from SIGTERM: 5 of the agent's, and what a slow machine takes to start and end things
 
 
 @pytest.fixture
 async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
-    with Agent(root, api, TESSERA_LOOK_PERIOD="0.5", **two_cards(root)) as agent:
-        await agent.start()
-        await register(agent.sockets.registration)
-        await agent.until_ready()
-        async with Kubelet(agent.sockets.dra) as kubelet:
-            yield World(agent, api, kubelet)
+    async with serving(Agent(root, api, TESSERA_LOOK_PERIOD="0.5", **two_cards(root)), api) as made:
+        yield made
 
 
 async def ended(agent: Agent) -> tuple[int, float]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from kube import paths
 from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
-from tests.integration.dra_driver.agent import Agent
-from tests.integration.dra_driver.kubelet import Kubelet, WireClaim
+from tests.integration.dra_driver.agent import DRIVER_DOCUMENT, Agent
+from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
 from tests.unit.dra_driver.allocations import claim, claim_ref, share_id
 
 INVENTORIES = Path(driver_root.__file__).parent / "inventories"
@@ -68,6 +70,16 @@ class World:
         assert isinstance(document, dict)
         return document
 
+    def granted(self, wire: WireClaim) -> list[dict[str, Any]]:
+        """The devices of the claim's grants; each has another one, for a shim, behind the driver's files."""
+        return [device for device in self.spec(wire)["devices"] if not device["name"].endswith("-shim")]
+
+    def driver_spec(self) -> dict[str, Any]:
+        """The document of the driver's files, which all claims have beside their own."""
+        document = json.loads((self.agent.root / "cdi" / DRIVER_DOCUMENT).read_bytes())
+        assert isinstance(document, dict)
+        return document
+
     async def prepared(self, wire: WireClaim) -> Any:
         answer = (await self.kubelet.prepare(wire))[wire.uid]
         assert answer.error == ""
@@ -78,3 +90,14 @@ class World:
         return next(
             float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
         )
+
+
+@asynccontextmanager
+async def serving(agent: Agent, api: ApiServer) -> AsyncIterator[World]:
+    """The node of an agent that is started, found by the kubelet, and ready."""
+    with agent:
+        await agent.start()
+        info = await register(agent.sockets.registration)
+        async with Kubelet(Path(info.endpoint)) as kubelet:
+            await agent.until_ready()
+            yield World(agent, api, kubelet)

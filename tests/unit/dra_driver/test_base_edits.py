@@ -13,6 +13,7 @@ from cdi.toolkit import Toolkit
 from dra_driver.cards.inventory import Card
 from dra_driver.claims.base_edits import BaseEdits, CdiMode
 from dra_driver.claims.ledger_file import Entry, GrantEntry, State
+from dra_driver.claims.plan import DriverFiles
 from dra_driver.errors import RetryableError
 from dra_driver.names import ClaimUID
 from tests.unit.cdi.elf_files import write
@@ -21,6 +22,7 @@ from tests.unit.dra_driver.cards import A100, RTX_4090, instance
 VERSION = "570.124.06"
 LIBCUDA = f"/usr/lib64/libcuda.so.{VERSION}"
 CARDS = (RTX_4090, A100)
+BESIDE, TOOLKIT = DriverFiles.BESIDE, DriverFiles.TOOLKIT
 
 
 class Setting:
@@ -62,9 +64,17 @@ def setting(tmp_path: Path) -> Setting:
     return Setting(tmp_path)
 
 
-def entry(*, toolkit: bool) -> Entry:
+def entry(files: DriverFiles) -> Entry:
     grant: Any = GrantEntry(
-        name="g", request="g0", device=A100.name, uuid=A100.uuid, memory=1, cores=0, shares=1, toolkit=toolkit
+        name="g",
+        request="g0",
+        device=A100.name,
+        uuid=A100.uuid,
+        memory=1,
+        cores=0,
+        shares=1,
+        toolkit=files is DriverFiles.TOOLKIT,
+        beside=files is DriverFiles.BESIDE,
     )
     return Entry(
         uid=ClaimUID("u"), namespace="n", name="c", boot_id="b", state=State.PREPARED, grants=(grant,)
@@ -72,27 +82,29 @@ def entry(*, toolkit: bool) -> Entry:
 
 
 @pytest.mark.parametrize(
-    ("mode", "described", "sentence", "uses_toolkit"),
+    ("mode", "described", "sentence", "files"),
     [
-        pytest.param(CdiMode.NATIVE, CARDS, "CDI edits are our own", False, id="native-whatever-there-is"),
-        pytest.param(CdiMode.AUTO, CARDS, "CDI edits are the toolkit's, of", True, id="auto-and-a-document"),
+        pytest.param(CdiMode.NATIVE, CARDS, "CDI edits are our own", BESIDE, id="native-whatever-there-is"),
+        pytest.param(
+            CdiMode.AUTO, CARDS, "CDI edits are the toolkit's, of", TOOLKIT, id="auto-and-a-document"
+        ),
         pytest.param(
             CdiMode.AUTO,
             None,
             "CDI edits are our own, since no CDI document names a device of nvidia.com/gpu",
-            False,
+            BESIDE,
             id="auto-and-none",
         ),
         pytest.param(
-            CdiMode.AUTO, CARDS[:1], f"does not name {A100.uuid}", False, id="auto-and-one-card-is-lacking"
+            CdiMode.AUTO, CARDS[:1], f"does not name {A100.uuid}", BESIDE, id="auto-and-one-card-is-lacking"
         ),
         pytest.param(
-            CdiMode.TOOLKIT, CARDS, "CDI edits are the toolkit's, of", True, id="toolkit-and-a-document"
+            CdiMode.TOOLKIT, CARDS, "CDI edits are the toolkit's, of", TOOLKIT, id="toolkit-and-a-document"
         ),
     ],
 )
 def test_modes(
-    setting: Setting, mode: CdiMode, described: tuple[Card, ...] | None, sentence: str, uses_toolkit: bool
+    setting: Setting, mode: CdiMode, described: tuple[Card, ...] | None, sentence: str, files: DriverFiles
 ) -> None:
     if described is not None:
         setting.describe(*described)
@@ -100,7 +112,7 @@ def test_modes(
     said = edits.look(CARDS)
     assert said.startswith(f"driver {VERSION}, 1 libraries; ")
     assert sentence in said
-    assert edits.uses_toolkit(CARDS, None) is uses_toolkit
+    assert edits.files(CARDS, None) is files
 
 
 def test_toolkit_without_a_document_is_not_ready(setting: Setting) -> None:
@@ -109,7 +121,7 @@ def test_toolkit_without_a_document_is_not_ready(setting: Setting) -> None:
     with pytest.raises(DriverNotReadyError, match=message):
         edits.look(CARDS)
     with pytest.raises(RetryableError, match=message):
-        edits.uses_toolkit(CARDS, None)
+        edits.files(CARDS, None)
 
 
 def test_one_card_that_a_document_lacks_takes_no_other_down(setting: Setting) -> None:
@@ -119,39 +131,44 @@ def test_one_card_that_a_document_lacks_takes_no_other_down(setting: Setting) ->
     said = edits.look(CARDS)
     assert "CDI edits are the toolkit's, but" in said
     assert lacking in said
-    assert edits.uses_toolkit((RTX_4090,), None)
+    assert edits.files((RTX_4090,), None) is TOOLKIT
     with pytest.raises(RetryableError, match=lacking):
-        edits.uses_toolkit((A100,), None)
+        edits.files((A100,), None)
 
 
-def test_what_a_claim_needs_is_what_counts(setting: Setting) -> None:
-    """A document that lacks one card is as good as any for a claim with the other."""
-    setting.describe(RTX_4090)
+def test_a_nodes_claims_are_alike(setting: Setting) -> None:
+    """A container may have two, and a shim of one has to lie over the driver of both."""
     edits = setting.edits(CdiMode.AUTO)
+    setting.describe(RTX_4090)
+    edits.look((RTX_4090,))
+    assert edits.files((RTX_4090,), None) is TOOLKIT
+    assert edits.files((A100,), None) is BESIDE  # it has come since the last look
     edits.look(CARDS)
-    assert edits.uses_toolkit((RTX_4090,), None)
-    assert not edits.uses_toolkit(CARDS, None)
+    assert edits.files((RTX_4090,), None) is BESIDE
+    setting.describe(*CARDS)
+    edits.look(CARDS)
+    assert edits.files((RTX_4090,), None) is TOOLKIT
 
 
 def test_an_outdated_document_is_said_and_not_used(setting: Setting) -> None:
     setting.describe(*CARDS, libcuda="/usr/lib64/libcuda.so.535.104.05")
     edits = setting.edits(CdiMode.AUTO)
     assert "it is for driver 535.104.05" in edits.look(CARDS)
-    assert not edits.uses_toolkit(CARDS, None)
+    assert edits.files(CARDS, None) is BESIDE
 
 
-@pytest.mark.parametrize("was_toolkit", [False, True])
+@pytest.mark.parametrize("was", list(DriverFiles))
 @pytest.mark.parametrize("mode", list(CdiMode))
 @pytest.mark.parametrize("is_described", [False, True])
 def test_a_prepared_claim_keeps_what_it_has(
-    setting: Setting, was_toolkit: bool, mode: CdiMode, is_described: bool
+    setting: Setting, was: DriverFiles, mode: CdiMode, is_described: bool
 ) -> None:
     """The kubelet remembers its CDI ids, whatever has come or gone since."""
     edits = setting.edits(mode)
     if is_described:
         setting.describe(*CARDS)
         edits.look(CARDS)
-    assert edits.uses_toolkit(CARDS, entry(toolkit=was_toolkit)) is was_toolkit
+    assert edits.files(CARDS, entry(was)) is was
 
 
 def test_no_driver_is_not_ready_in_any_mode(setting: Setting, tmp_path: Path) -> None:

@@ -85,6 +85,18 @@ class Setting:
         return True
 
 
+def hang(setting: Setting) -> threading.Event:
+    """From now on the driver answers when the event is set."""
+    release = threading.Event()
+
+    def answer() -> Inventory:
+        release.wait(60)
+        return two_cards()
+
+    setting.nvml.answer = answer
+    return release
+
+
 def fails(error: Exception) -> Callable[[], Inventory]:
     def read() -> Inventory:
         raise error
@@ -158,13 +170,7 @@ async def test_a_driver_that_hangs_is_told_and_holds_up_nothing(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "_HANGS_AFTER", 0.05)
-    release = threading.Event()
-
-    def hang() -> Inventory:
-        release.wait(60)
-        return two_cards()
-
-    setting.nvml.answer = hang
+    release = hang(setting)
     looking = asyncio.create_task(setting.discovery.look())
     await asyncio.sleep(0.2)
     assert "has not answered for 0.05 s" in setting.conditions[Condition.GPUS].detail
@@ -195,13 +201,7 @@ async def test_a_hang_that_lasts_is_one_thread_and_taints(
 ) -> None:
     monkeypatch.setattr(discovery, "_HANGS_AFTER", 0.02)
     await setting.discovery.look()
-    release = threading.Event()
-
-    def hang() -> Inventory:
-        release.wait(60)
-        return two_cards()
-
-    setting.nvml.answer = hang
+    release = hang(setting)
     looking = asyncio.create_task(setting.discovery.run())
     await asyncio.sleep(0.1)
     assert setting.node.taints == {}

@@ -87,6 +87,7 @@ async def test_prepare(world: World, error: int) -> None:
 async def test_prepare_again(world: World, error: int) -> None:
     """Its containers run: nothing that was there is taken away."""
     await world.preparer.prepare(REF)
+    world.store.path(REF.uid).chmod(0o600)  # somebody has been at it: so it is made again
     before = world.files()
     for number in itertools.count():
         with failing(number, WRITES, error) as has_failed:

@@ -4,14 +4,13 @@ import asyncio
 import errno
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dra_driver.claims.allocation import ClaimRef
+from dra_driver.claims.handed import PreparedDevice
 from dra_driver.claims.ledger_file import State
-from dra_driver.claims.prepare import PreparedDevice
 from dra_driver.claims.steps import Step
 from dra_driver.errors import ClaimError, ConfigError, PermanentError, RetryableError
 from dra_driver.names import ClaimUID
@@ -23,13 +22,6 @@ from tests.unit.dra_driver.world import World
 REF = claim_ref()
 EFFECTS = [Step.LEDGER_PREPARING, Step.GRANTS, Step.CDI, Step.LEDGER_PREPARED]
 REMOVALS = [Step.REMOVE_CDI, Step.REMOVE_GRANTS, Step.REMOVE_LEDGER]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
-    made.put(claim(REF, result(RTX_4090, "3000Mi")))
-    return made
 
 
 def expected_files(uid: str = REF.uid, grant: str = f"{REF.uid}-g0-00000001") -> set[str]:
@@ -62,7 +54,11 @@ async def test_prepare(world: World) -> None:
             request="g0",
             pool=NODE,
             device=RTX_4090.name,
-            cdi_ids=(f"gpu.tessera.dev/grant={REF.uid}-g0-00000001",),
+            cdi_ids=(
+                f"gpu.tessera.dev/grant={REF.uid}-g0-00000001",
+                "gpu.tessera.dev/driver=files",
+                f"gpu.tessera.dev/grant={REF.uid}-g0-00000001-shim",
+            ),
             share_id=share_id(1),
         ),
     )
@@ -199,6 +195,7 @@ async def test_a_failure_leaves_nothing_and_the_retry_succeeds(world: World, ste
 @pytest.mark.parametrize("step", [Step.PLAN, Step.GRANTS, Step.CDI])
 async def test_a_failure_never_takes_away_what_runs(world: World, step: Step) -> None:
     first = await world.preparer.prepare(REF)
+    world.store.path(REF.uid).chmod(0o600)  # somebody has been at it: so it is made again
     fail_at(world, step)
     with pytest.raises((RetryableError, OSError)):
         await world.preparer.prepare(REF)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dra_driver.cards.rules import Rules
+from dra_driver.claims.handed import DriverEdits, DriverNeeds, Handed, Left
 from dra_driver.claims.ledger_file import Entry, State
 from dra_driver.claims.remembered_claims import RememberedClaims
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
@@ -15,6 +17,8 @@ from tests.unit.dra_driver.cards import A100
 
 REF = claim_ref()
 RAW = claim(REF, result(A100))
+_LEFT = Left(DriverNeeds((), (), toolkit=False), DriverEdits(None, ()), {}, {})
+HANDED = Handed((), _LEFT, None, Rules(), None)
 
 
 def entry() -> Entry:
@@ -23,10 +27,11 @@ def entry() -> Entry:
 
 def test_for_as_long_as_the_ledger_has_the_very_entry() -> None:
     known, held = RememberedClaims(), entry()
-    known.keep(held, RAW, "7")
+    known.keep(held, RAW, "7", HANDED)
     found = known.of(REF.uid, held)
     assert found is not None
     assert found.version == "7"
+    assert found.handed is HANDED
     assert found.is_still(RAW)
     assert known.of(REF.uid, entry()) is None  # equal, but made by somebody else
     assert known.of(REF.uid, held) is None
@@ -35,14 +40,14 @@ def test_for_as_long_as_the_ledger_has_the_very_entry() -> None:
 @pytest.mark.parametrize("other", [None, entry()], ids=["no entry", "another"])
 def test_not_for_another_entry(other: Entry | None) -> None:
     known = RememberedClaims()
-    known.keep(entry(), RAW, "7")
+    known.keep(entry(), RAW, "7", HANDED)
     assert known.of(REF.uid, other) is None
 
 
 def test_forgotten() -> None:
     known, held = RememberedClaims(), entry()
     known.forget(REF.uid)
-    known.keep(held, RAW, "7")
+    known.keep(held, RAW, "7", HANDED)
     known.forget(REF.uid)
     assert known.of(REF.uid, held) is None
 
@@ -72,7 +77,7 @@ def _set(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 )
 def test_what_counts_as_the_same(change: Callable[[dict[str, Any]], None], is_still: bool) -> None:
     known, held, raw = RememberedClaims(), entry(), copy.deepcopy(RAW)
-    known.keep(held, RAW, "7")
+    known.keep(held, RAW, "7", HANDED)
     change(raw)
     found = known.of(REF.uid, held)
     assert found is not None

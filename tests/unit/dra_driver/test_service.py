@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dra_driver.claims.allocation import ClaimRef
-from dra_driver.claims.prepare import PreparedDevice
+from dra_driver.claims.handed import PreparedDevice
 from dra_driver.errors import ConfigError, PermanentError, RetryableError
 from dra_driver.kubelet.service import DraService
 from dra_driver.metrics.counters import Metrics

@@ -5,24 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from dra_driver.claims.steps import Step
 from dra_driver.errors import RetryableError
-from tests.unit.dra_driver.allocations import claim, claim_ref, result
-from tests.unit.dra_driver.cards import RTX_4090
+from tests.unit.dra_driver.allocations import claim_ref
 from tests.unit.dra_driver.world import World
 
 REF = claim_ref()
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
-    made.put(claim(REF, result(RTX_4090, "3000Mi")))
-    return made
 
 
 async def test_what_waits_for_the_api_server_is_answered(world: World) -> None:

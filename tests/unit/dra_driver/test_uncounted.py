@@ -29,25 +29,38 @@ def document(*paths: tuple[str, ...]) -> bytes:
     return json.dumps({"cdiVersion": "0.5.0", "devices": devices}).encode()
 
 
-def spec(*paths: str) -> Spec:
-    nodes = tuple(DeviceNode(path=path) for path in paths)
-    edits = ContainerEdits(device_nodes=nodes, env=("A=b",))
-    return Spec(kind="vendor/class", devices=(Device(name="d", container_edits=edits),))
+def spec(*devices: tuple[str, ...]) -> Spec:
+    def edits(paths: tuple[str, ...]) -> ContainerEdits:
+        return ContainerEdits(device_nodes=tuple(DeviceNode(path=path) for path in paths), env=("A=b",))
+
+    return Spec(
+        kind="vendor/class",
+        devices=tuple(Device(name=f"d{i}", container_edits=edits(paths)) for i, paths in enumerate(devices)),
+    )
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours", "may"),
     [
-        pytest.param(document(("/dev/nvidia0",)), spec("/dev/nvidia0"), True, id="same-card"),
-        pytest.param(document(("/dev/nvidia1",)), spec("/dev/nvidia0"), False, id="other-card"),
+        pytest.param(document(("/dev/nvidia0",)), spec(("/dev/nvidia0",)), True, id="same-card"),
+        pytest.param(document(("/dev/nvidia1",)), spec(("/dev/nvidia0",)), False, id="other-card"),
         pytest.param(
-            document(("/dev/nvidia1",), ("/dev/nvidia0",)), spec("/dev/nvidia0"), True, id="one-of-its-cards"
+            document(("/dev/nvidia1",), ("/dev/nvidia0",)),
+            spec(("/dev/nvidia0",)),
+            True,
+            id="one-of-its-cards",
         ),
-        pytest.param(None, spec("/dev/nvidia0"), True, id="no-document"),
-        pytest.param(b"{", spec("/dev/nvidia0"), True, id="half-a-document"),
-        pytest.param(b'{"devices": 1}', spec("/dev/nvidia0"), True, id="no-document-of-ours"),
-        pytest.param(document(()), spec("/dev/nvidia0"), True, id="a-card-of-another-document"),
-        pytest.param(document(("/dev/nvidia1",)), spec(), True, id="ours-is-of-another-document"),
+        pytest.param(None, spec(("/dev/nvidia0",)), True, id="no-document"),
+        pytest.param(b"{", spec(("/dev/nvidia0",)), True, id="half-a-document"),
+        pytest.param(b'{"devices": 1}', spec(("/dev/nvidia0",)), True, id="no-document-of-ours"),
+        pytest.param(document(()), spec(("/dev/nvidia0",)), True, id="a-card-of-another-document"),
+        pytest.param(
+            document(("/dev/nvidia1",)), spec(("/dev/nvidia0",), ("/dev/nvidia1",)), True, id="one-of-ours"
+        ),
+        pytest.param(
+            document(("/dev/nvidia2",)), spec(("/dev/nvidia0",), ("/dev/nvidia1",)), False, id="none-of-ours"
+        ),
+        pytest.param(document(("/dev/nvidia1",)), spec(()), True, id="ours-is-of-another-document"),
     ],
 )
 def test_may_hold(theirs: bytes | None, ours: Spec, may: bool) -> None:

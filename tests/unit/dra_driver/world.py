@@ -26,9 +26,12 @@ from dra_driver.kubelet.lead import Lead
 from dra_driver.kubelet.node_lock import NodeLock
 from dra_driver.names import CDI_KIND, ClaimUID
 from dra_driver.node import Node
+from interposer import abi
 from tests.unit.cdi.elf_files import write
 from tests.unit.dra_driver.allocations import NODE
 from tests.unit.dra_driver.cards import two_cards
+
+DRIVER_DOCUMENT = "gpu.tessera.dev-driver_files.json"
 
 
 @dataclass
@@ -120,12 +123,22 @@ class World:
     def put(self, raw: dict[str, Any]) -> None:
         self.claims[raw["metadata"]["name"]] = raw
 
+    def content(self) -> dict[str, Any]:
+        """Of all files but the usage, which is the tenant's."""
+        return {name: _content(self.root / name) for name in self.files()}
+
     def files(self) -> set[str]:
-        """Everything that is there for claims; the library and empty directories are not."""
+        """All that is there for claims: not the library, the driver's document, and empty directories."""
         roots = (self.root / "state/ledger", self.root / "run", self.root / "cdi")
         return {
             str(path.relative_to(self.root))
             for root in roots
             for path in root.rglob("*")
-            if not path.is_dir()
+            if not path.is_dir() and path.name != DRIVER_DOCUMENT
         } | {str(path.relative_to(self.root)) for path in (self.root / "run/claims").glob("*")}
+
+
+def _content(path: Path) -> Any:
+    if path.is_dir() or path.name == "usage":
+        return None
+    return abi.read_limits(path) if path.name == "limits" else path.read_bytes()
