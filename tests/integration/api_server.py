@@ -28,8 +28,15 @@ import jsonpatch
 from aiohttp import web
 
 from kube.configuration import Connection
-
-Object = dict[str, Any]
+from tests.integration.api_objects import (
+    Object,
+    belongs,
+    default_times,
+    key_of,
+    matches,
+    merge_patch,
+    split_path,
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ class ApiServer:
 
     def put(self, collection: str, item: Object) -> Object:
         """Creates or replaces an object of `collection` (a path such as /api/v1/nodes), as if by somebody."""
-        key = _key_of(item)
+        key = key_of(item)
         exists = key in self._objects.setdefault(collection, {})
         return self._store(collection, key, copy.deepcopy(item), "MODIFIED" if exists else "ADDED")
 
@@ -222,7 +229,7 @@ class ApiServer:
                 return _failure(refusal.status, refusal.reason, "injected by the test", refusal.headers)
         if path == "/version":
             return web.json_response(self.server_version)
-        split = _split(path)
+        split = split_path(path)
         if split is None:
             return _failure(404, "NotFound", f"no such path: {path}")
         collection, namespace, name = split
@@ -265,7 +272,7 @@ class ApiServer:
         elif request.content_type == "application/json-patch+json":
             changed = jsonpatch.apply_patch(copy.deepcopy(found), body)
         else:
-            changed = _merge(copy.deepcopy(found), body)
+            changed = merge_patch(copy.deepcopy(found), body)
         wanted = changed.get("metadata", {}).get("resourceVersion")
         if wanted is not None and wanted != found["metadata"]["resourceVersion"]:
             return _failure(409, "Conflict", "the object has been modified")
@@ -323,11 +330,11 @@ class ApiServer:
 
     async def _send(self, stream: web.StreamResponse, path: str, params: dict[str, str], since: int) -> int:
         for event in list(self._history):
-            if event.version <= since or not _belongs(event.collection, event.key, path):
+            if event.version <= since or not belongs(event.collection, event.key, path):
                 continue
             kind = event.kind
-            if not _matches(event.object, params):
-                if event.old is None or not _matches(event.old, params):
+            if not matches(event.object, params):
+                if event.old is None or not matches(event.old, params):
                     continue
                 kind = "DELETED"  # for this watch it is gone
             await stream.write(json.dumps({"type": kind, "object": event.object}).encode() + b"\n")
@@ -342,7 +349,7 @@ class ApiServer:
         old = self._objects.setdefault(collection, {}).get(key)
         metadata["uid"] = old["metadata"]["uid"] if old else metadata.get("uid") or str(uuid.uuid4())
         metadata.setdefault("creationTimestamp", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-        _default_times(item)
+        default_times(item)
         self._objects[collection][key] = item
         self._record(_Event(self._version, kind, collection, key, copy.deepcopy(item), old))
         return item
@@ -357,74 +364,8 @@ class ApiServer:
     def _select(self, path: str, params: dict[str, str]) -> Iterator[tuple[tuple[str, str], Object]]:
         for collection, objects in self._objects.items():
             for key, item in sorted(objects.items()):
-                if _belongs(collection, key, path) and _matches(item, params):
+                if belongs(collection, key, path) and matches(item, params):
                     yield key, item
-
-
-def _split(path: str) -> tuple[str, str, str | None] | None:
-    """A path → collection without namespace, namespace or "", name or None; /status is dropped."""
-    parts = path.strip("/").split("/")
-    if parts[:2] == ["api", "v1"]:
-        group, rest = "/api/v1", parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group, rest = "/" + "/".join(parts[:3]), parts[3:]
-    else:
-        return None
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces":
-        namespace, rest = rest[1], rest[2:]
-    if not rest:
-        return None
-    return f"{group}/{rest[0]}", namespace, rest[1] if len(rest) > 1 else None
-
-
-def _default_times(item: Object) -> None:
-    """The one default of the real server that drivers can see: since when a device has a taint."""
-    spec = item.get("spec")
-    devices = spec.get("devices") if isinstance(spec, dict) else None
-    for device in devices if isinstance(devices, list) else ():
-        for taint in device.get("taints") or ():
-            taint.setdefault("timeAdded", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-
-
-def _key_of(item: Object) -> tuple[str, str]:
-    return (item["metadata"].get("namespace", ""), item["metadata"]["name"])
-
-
-def _belongs(collection: str, key: tuple[str, str], path: str) -> bool:
-    split = _split(path)
-    return split is not None and split[0] == collection and split[1] in ("", key[0])
-
-
-def _matches(item: Object, params: dict[str, str]) -> bool:
-    labels = item["metadata"].get("labels") or {}
-    for selector, read in (("labelSelector", labels.get), ("fieldSelector", lambda name: _field(item, name))):
-        for term in filter(None, params.get(selector, "").split(",")):
-            name, _, value = term.partition("=")
-            if read(name) != value:
-                return False
-    return True
-
-
-def _field(item: Object, name: str) -> Any:
-    found: Any = item
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
-
-
-def _merge(target: Any, change: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(change, dict):
-        return change
-    if not isinstance(target, dict):
-        target = {}
-    for name, value in change.items():
-        if value is None:
-            target.pop(name, None)
-        else:
-            target[name] = _merge(target.get(name), value)
-    return target
 
 
 def _failure(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:

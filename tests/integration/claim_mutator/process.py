@@ -8,6 +8,7 @@ import io
 import json
 import re
 import signal
+import socket
 import ssl
 import sys
 import time
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from cryptography import x509
 
 from tests.integration.api_server import ApiServer
+from tests.unit.claim_mutator.pods import container, manifest
 
 NAMESPACE = "tessera-system"
 WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -26,6 +29,7 @@ SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 SECRETS = "/api/v1/secrets"
 ROOT = Path(__file__).parents[3]
+POD = manifest(container(gpu="1", gpumem="3000", gpucores="30"))
 
 
 class Mutator:
@@ -75,6 +79,17 @@ class Mutator:
         _, text = await self.get("/metrics")
         (found,) = [each for each in text.splitlines() if each.startswith(f"{line} ")]
         return float(found.split()[-1])
+
+    def serial(self, trust: ssl.SSLContext) -> int:
+        """The serial number of the certificate that it shows to a new connection."""
+        host, _, port = self.webhook.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), 5) as plain,
+            trust.wrap_socket(plain, server_hostname=f"tessera-mutator.{NAMESPACE}.svc") as secure,
+        ):
+            raw = secure.getpeercert(binary_form=True)
+        assert raw is not None
+        return x509.load_der_x509_certificate(raw).serial_number
 
     async def stop(self) -> int:
         """SIGTERM; the exit status."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-from cryptography import x509
 
 from claim_mutator import certificates
 from claim_mutator.certificates import Credentials
@@ -56,17 +54,6 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Mutator, Path]]:
             yield process, directory
 
 
-def serial(process: Mutator, trust: ssl.SSLContext) -> int:
-    host, _, port = process.webhook.rpartition(":")
-    with (
-        socket.create_connection((host, int(port)), 5) as plain,
-        trust.wrap_socket(plain, server_hostname=HOST) as secure,
-    ):
-        raw = secure.getpeercert(binary_form=True)
-    assert raw is not None
-    return x509.load_der_x509_certificate(raw).serial_number
-
-
 async def test_waits_for_the_files_and_takes_new_ones_without_a_dropped_review(
     running: tuple[Mutator, Path],
 ) -> None:
@@ -77,7 +64,7 @@ async def test_waits_for_the_files_and_takes_new_ones_without_a_dropped_review(
     put(directory, first, 1)
     await process.ready()
     trust = ssl.create_default_context(cadata=first.ca_bundle.decode())
-    before = serial(process, trust)
+    before = process.serial(trust)
     stop = asyncio.Event()
 
     async def call() -> int:
@@ -100,7 +87,7 @@ async def test_waits_for_the_files_and_takes_new_ones_without_a_dropped_review(
     calls = [asyncio.create_task(call()) for _ in range(3)]
     second = issued(first)
     put(directory, second, 2)
-    await process.until(lambda: serial(process, trust) != before)
+    await process.until(lambda: process.serial(trust) != before)
     stop.set()
     assert min(await asyncio.gather(*calls)) > 0
     (configuration,) = process.api.all(WEBHOOK)
@@ -113,9 +100,9 @@ async def test_files_that_do_not_fit_together_are_not_taken(running: tuple[Mutat
     put(directory, first, 1)
     await process.ready()
     trust = ssl.create_default_context(cadata=first.ca_bundle.decode())
-    before = serial(process, trust)
+    before = process.serial(trust)
     put(directory, Credentials(b"", b"", other.certificate, first.key), 2)
     await process.until(lambda: any("certificate in" in line for line in process.log))
-    assert serial(process, trust) == before
+    assert process.serial(trust) == before
     put(directory, issued(first), 3)
-    await process.until(lambda: serial(process, trust) != before)
+    await process.until(lambda: process.serial(trust) != before)

@@ -1,59 +1,18 @@
-"""The real process over TLS, against a fake API server."""
+"""The real process over TLS, against a fake API server: reviews, templates, quota."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import io
-import json
-import signal
-import socket
-import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
-from aiohttp import web
-from cryptography import x509
 
-from claim_mutator import certificates
-from claim_mutator.credentials import serving_names
 from tests.integration.api_server import ApiServer, Seen
-from tests.integration.claim_mutator.process import (
-    NAMESPACE,
-    SECRETS,
-    TEMPLATES,
-    WEBHOOK,
-    Caller,
-    Mutator,
-    mutator,
-    prepare,
-)
+from tests.integration.claim_mutator.process import POD, TEMPLATES, Caller, Mutator, mutator
 from tests.unit.claim_mutator.pods import container, manifest
-
-POD = manifest(container(gpu="1", gpumem="3000", gpucores="30"))
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        prepare(server)
-        yield server
-
-
-@pytest.fixture
-async def running(api: ApiServer, tmp_path: Path) -> AsyncIterator[Mutator]:
-    async with mutator(api, tmp_path) as process:
-        await process.ready()
-        yield process
-
-
-@pytest.fixture
-async def caller(running: Mutator) -> AsyncIterator[Caller]:
-    async with Caller(running) as found:
-        yield found
 
 
 def creations(api: ApiServer) -> int:
@@ -247,160 +206,6 @@ async def test_template_that_cannot_be_made(
 async def test_bad_requests(caller: Caller, body: bytes, changes: dict[str, Any], status: int) -> None:
     assert (await caller.post(io.BytesIO(body), **changes))[0] == status
     assert (await caller.review(POD))["allowed"]
-
-
-async def test_ca_is_published_where_our_service_is_called(api: ApiServer, running: Mutator) -> None:
-    (configuration,) = api.all(WEBHOOK)
-    foreign, ours = (webhook["clientConfig"]["caBundle"] for webhook in configuration["webhooks"])
-    assert foreign == "Zm9yZWlnbg=="
-    configuration["webhooks"][1]["clientConfig"]["caBundle"] = ""
-    api.put(WEBHOOK, configuration)
-    await running.until(lambda: api.all(WEBHOOK)[0]["webhooks"][1]["clientConfig"]["caBundle"] == ours)
-
-
-async def test_not_ready_without_a_webhook_configuration(api: ApiServer, tmp_path: Path) -> None:
-    (configuration,) = api.all(WEBHOOK)
-    api.drop(WEBHOOK, "tessera-mutator")
-    async with mutator(api, tmp_path) as process:
-        await process.until(lambda: bool(process.webhook))
-        assert await process.get("/readyz") == (503, "no webhook of tessera-mutator trusts our CA yet\n")
-        assert (await process.get("/healthz"))[0] == 200
-        del configuration["metadata"]["resourceVersion"]
-        api.put(WEBHOOK, configuration)
-        await process.ready()
-
-
-def _serial(running: Mutator, trust: ssl.SSLContext) -> int:
-    host, _, port = running.webhook.rpartition(":")
-    with (
-        socket.create_connection((host, int(port)), 5) as plain,
-        trust.wrap_socket(plain, server_hostname=f"tessera-mutator.{NAMESPACE}.svc") as secure,
-    ):
-        raw = secure.getpeercert(binary_form=True)
-    assert raw is not None
-    return x509.load_der_x509_certificate(raw).serial_number
-
-
-@pytest.mark.parametrize("what", ["serving certificate", "CA"])
-async def test_rotation_without_a_dropped_review(
-    api: ApiServer, running: Mutator, caller: Caller, what: str
-) -> None:
-    before = _serial(running, caller.trust())
-    stop = asyncio.Event()
-
-    async def call() -> int:
-        """A new connection each time, as hard as it gets; with what is trusted at that moment."""
-        count = 0
-        while not stop.is_set():
-            async with Caller(running) as fresh:
-                assert (await fresh.review(POD))["allowed"]
-            count += 1
-        return count
-
-    calls = [asyncio.create_task(call()) for _ in range(4)]
-    (secret,) = api.all(SECRETS)
-    held = certificates.from_data(secret["data"])
-    assert held is not None
-    past = dt.datetime.now(dt.UTC) - dt.timedelta(days=80)
-    if what == "CA":
-        past = dt.datetime.now(dt.UTC) - dt.timedelta(days=1500)
-        held = None
-    due = certificates.renewed(held, serving_names("tessera-mutator", NAMESPACE), past)
-    if what == "serving certificate":
-        names = serving_names("other", NAMESPACE)  # due: it is for other names
-        due = certificates.renewed(held, names, dt.datetime.now(dt.UTC))
-    api.put(SECRETS, {**secret, "data": due.to_data()})
-    await running.until(lambda: _serial(running, caller.trust()) != before)
-    await asyncio.sleep(0.3)
-    stop.set()
-    counts = await asyncio.gather(*calls)
-    assert min(counts) > 0
-    (secret,) = api.all(SECRETS)
-    now = certificates.from_data(secret["data"])
-    assert now is not None
-    assert (
-        certificates.renewed(now, serving_names("tessera-mutator", NAMESPACE), dt.datetime.now(dt.UTC)) == now
-    )
-
-
-async def test_two_replicas_have_one_certificate(api: ApiServer, tmp_path: Path) -> None:
-    async with mutator(api, tmp_path) as one, mutator(api, tmp_path) as other:
-        await asyncio.gather(one.ready(), other.ready())
-        trust = Caller(one).trust()
-        await one.until(lambda: _serial(one, trust) == _serial(other, trust))
-    assert len(api.all(SECRETS)) == 1
-
-
-async def test_sigterm_drains(api: ApiServer, tmp_path: Path) -> None:
-    async with mutator(api, tmp_path, "--drain-seconds", "5") as running:
-        await running.ready()
-        async with Caller(running) as caller:
-            running.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(60):
-                while (await running.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it is another process
-                    await asyncio.sleep(0.02)
-            assert await running.get("/readyz") == (503, "this replica is leaving\n")
-            assert (await caller.review(POD))["allowed"]
-        assert await asyncio.wait_for(running.process.wait(), 60) == 0
-    assert "done" in running.log[-1]
-
-
-async def test_sigterm_before_it_is_ready(api: ApiServer, tmp_path: Path) -> None:
-    api.refuse(503, times=10_000)
-    async with mutator(api, tmp_path) as process:
-        await process.until(lambda: bool(process.endpoints))
-        assert (await process.get("/readyz"))[0] == 503
-        assert await process.stop() == 0
-
-
-async def test_server_that_is_too_old(api: ApiServer, tmp_path: Path) -> None:
-    api.server_version = {"major": "1", "minor": "34+"}
-    async with mutator(api, tmp_path) as process:
-        assert await asyncio.wait_for(process.process.wait(), 60) == 1
-    assert "Kubernetes 1.34 can't share devices reliably: upgrade to 1.35" in process.log[-1]
-
-
-class ForgetfulServer(ApiServer):
-    """Has DRAConsumableCapacity off: what a claim asks of a card is dropped, silently."""
-
-    async def _create(self, request: web.Request, collection: str, namespace: str) -> web.Response:
-        answer = await super()._create(request, collection, namespace)
-        if collection != TEMPLATES or not isinstance(answer.body, bytes):
-            return answer
-        stored = json.loads(answer.body)
-        for each in stored["spec"]["spec"]["devices"]["requests"]:
-            each["exactly"].pop("capacity", None)
-        return web.json_response(stored, status=answer.status)
-
-
-async def test_no_share_becomes_a_whole_card_where_the_gate_is_off(tmp_path: Path) -> None:
-    """B123. Whoever wants no card is not concerned."""
-    async with ForgetfulServer() as api:
-        prepare(api)
-        async with mutator(api, tmp_path) as process:
-            await process.ready()
-            async with Caller(process) as caller:
-                response = await caller.review(POD)
-                assert not response["allowed"]
-                assert "feature gate DRAConsumableCapacity is off" in response["status"]["message"]
-                assert (await caller.review(manifest(container(gpu="0"))))["allowed"]
-        assert any("Pods with GPUs are refused" in line for line in process.log)
-        assert api.all(TEMPLATES) == []
-
-
-async def test_a_look_at_capacities_that_is_forbidden_stops_nobody(api: ApiServer, tmp_path: Path) -> None:
-    api.refuse(403, reason="Forbidden", when=lambda seen: seen.params.get("dryRun") == "All")
-    async with mutator(api, tmp_path) as process:
-        await process.ready()
-        async with Caller(process) as caller:
-            assert (await caller.review(POD))["allowed"]
-    assert any("whether the API server keeps capacity requests can't be seen" in line for line in process.log)
-
-
-async def test_bad_settings_are_all_named(api: ApiServer, tmp_path: Path) -> None:
-    async with mutator(api, tmp_path, "--default-count=-1", "--log-level", "loud") as process:
-        assert await asyncio.wait_for(process.process.wait(), 60) == 2
-    assert ["--default-count" in process.log[0], "--log-level" in process.log[1]] == [True, True]
 
 
 async def test_quota_holds_across_replicas(api: ApiServer, tmp_path: Path) -> None:

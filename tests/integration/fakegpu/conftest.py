@@ -22,7 +22,7 @@ import pytest
 from tests.fakegpu import driver_root
 from tests.fakegpu.virtual_time import VirtualTime
 
-GIB = 1 << 30
+MI, GIB = 1 << 20, 1 << 30
 INVENTORIES = driver_root.INVENTORIES
 
 # What every Python client begins with: the driver by its soname, calls that answer (error, values).
@@ -189,6 +189,11 @@ def make_driver(tmp_path: Path) -> Callable[[str], Driver]:
 @pytest.fixture
 def driver(make_driver: Callable[[str], Driver]) -> Driver:
     return make_driver("two-cards.ini")
+
+
+def hopper(make_driver: Callable[[str], Driver], cuda: str = "12.8") -> Driver:
+    """Cards that have tensor maps, joined by NVLink, under a driver of that version."""
+    return make_driver((INVENTORIES / "eight-cards.ini").read_text().replace("cuda = 12.8", f"cuda = {cuda}"))
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:

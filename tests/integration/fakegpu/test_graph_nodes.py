@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.fakegpu.conftest import Driver
-from tests.integration.fakegpu.test_graphs import GRAPHS
+from tests.integration.fakegpu.graphs import GRAPHS
 
 STEPS = (
     GRAPHS

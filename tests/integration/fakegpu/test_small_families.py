@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller families: registered host memory, linking, old launches, stream values, batches, peers."""
+"""Families with few functions: from registered host memory and linking to core dumps and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.integration.fakegpu.conftest import Driver
+from tests.integration.fakegpu.conftest import Driver, hopper
 
 MORE = """
 P, S, U = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
@@ -207,3 +208,57 @@ answer(loaded=loaded, pool=pool.value == same.value, host=cuda.cuMemGetMemPool(c
         "profiler": [0, 0, 801],
         "param": 1,
     }
+
+
+def test_core_dumps_have_settings(driver: Driver) -> None:
+    code = """
+S = ctypes.c_size_t
+cuda.cuInit(0)
+def get(attribute, call="cuCoredumpGetAttributeGlobal"):
+    value, size = ctypes.create_string_buffer(1024), S(1024)
+    return getattr(cuda, call)(attribute, value, ctypes.byref(size)), value.raw[:size.value].decode()
+def put(attribute, value, call="cuCoredumpSetAttributeGlobal"):
+    return getattr(cuda, call)(attribute, value, ctypes.byref(S(len(value))))
+before = [get(attribute) for attribute in (1, 2, 5)]
+no_context = get(1, "cuCoredumpGetAttribute")[0]
+start()
+errors = [put(1, b"\\1"), put(1, b"\\1\\0"), put(5, b"dump.%p\\0"), put(8, b"1"), put(5, b"x",
+    "cuCoredumpSetAttribute")]
+answer(before=before, no_context=no_context, errors=errors, after=[get(1), get(5, "cuCoredumpGetAttribute")])
+"""
+    assert driver.cuda(code) == {
+        "before": [[0, "\0"], [0, "\1"], [0, "core_%t_%h_%p\0"]],
+        "no_context": 201,
+        "errors": [0, 1, 0, 1, 800],
+        "after": [[0, "\1"], [0, "dump.%p\0"]],
+    }
+
+
+def test_nothing_is_logged(driver: Driver, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    code = f"""
+start()
+place, buffer, size = ctypes.c_uint(9), ctypes.create_string_buffer(b"old", 8), ctypes.c_size_t(8)
+errors = [cuda.cuLogsCurrent(ctypes.byref(place), 0), cuda.cuLogsDumpToFile(None, {str(path).encode()!r}, 0),
+          cuda.cuLogsDumpToMemory(None, buffer, ctypes.byref(size), 0), cuda.cuLogsDumpToFile(None,
+          b"/none/log", 0)]
+answer(errors=errors, place=place.value, text=buffer.value.decode(), size=size.value)
+"""
+    assert driver.cuda(code) == {"errors": [0, 0, 0, 304], "place": 0, "text": "", "size": 0}
+    assert path.read_bytes() == b""
+
+
+def test_atomic_operations_reach_over_nvlink(make_driver: Callable[[str], Driver]) -> None:
+    code = """
+start()
+found, wish = (ctypes.c_uint * 2)(9, 9), (ctypes.c_uint * 2)(0, 9)
+host = cuda.cuDeviceGetHostAtomicCapabilities(found, wish, 2, 0), list(found)
+peer = cuda.cuDeviceGetP2PAtomicCapabilities(found, wish, 2, 0, 1), list(found)
+unknown = cuda.cuDeviceGetHostAtomicCapabilities(found, (ctypes.c_uint * 1)(13), 1, 0)
+newest = [cuda.cuDeviceGetAttribute(ctypes.byref(ctypes.c_int()), number, 0) for number in (143, 148, 150)]
+answer(host=host, peer=peer, unknown=unknown, newest=newest)
+"""
+    expected = {"host": [0, [0, 0]], "peer": [0, [63, 63]], "unknown": 1}
+    for version, newest in (("12.8", [0, 1, 1]), ("13.5", [0, 0, 1])):
+        driver = hopper(make_driver, cuda=version)
+        assert driver.cuda(code) == expected | {"newest": newest}
