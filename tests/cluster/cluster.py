@@ -223,11 +223,6 @@ class Cluster:
         """Runs a command in a node's namespaces, returns its stdout."""
         return self.nodes[index].run(*command, check=check).stdout
 
-    def load_image(self, archive: Path) -> None:
-        """Imports an OCI or docker archive on every node."""
-        for node in self.nodes:
-            node.import_archive(archive)
-
     def install_chart(self, values: Mapping[str, Any] | None = None, *, timeout: str = "240s") -> None:
         """helm upgrade --install of charts/tessera from this working tree's image, waits until it is
         ready.

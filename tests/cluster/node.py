@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from tests.cluster import configuration, namespaces, network
 from tests.cluster.binaries import Binaries
@@ -240,16 +238,6 @@ class Node:
 
     def import_images(self, images: list[Image]) -> None:
         """Streams the images into containerd."""
-        self._import(lambda stream: write_archive(images, stream))
-
-    def import_archive(self, archive: Path) -> None:
-        def copy(stream: IO[bytes]) -> None:
-            with archive.open("rb") as file:
-                shutil.copyfileobj(file, stream)
-
-        self._import(copy)
-
-    def _import(self, write: Callable[[IO[bytes]], None]) -> None:
         options = ["--local", "--snapshotter=overlayfs", "--discard-unpacked-layers"]
         command = self.namespaces.command("ctr", "images", "import", *options, "-")
         environment = self.environment()
@@ -261,7 +249,7 @@ class Node:
             # ctr reads the archive to its end before it says anything, so a broken pipe has its reason in the
             # output.
             with contextlib.suppress(BrokenPipeError), process.stdin:
-                write(process.stdin)
+                write_archive(images, process.stdin)
             said = process.stdout.read().decode(errors="replace")
         if process.returncode != 0:
             raise StartError(f"importing images on {self.name} failed:\n{said[-2000:]}")

@@ -12,6 +12,7 @@ import pytest
 from tests.cluster import corpus, vertical
 from tests.cluster.cluster import Cluster
 from tests.cluster.corpus import CARDS, LABEL
+from tests.cluster.device_plugin import DIRECTORY, DevicePlugin
 from tests.cluster.rack import TWO, Rack, create, limit, share, until_free, waiting
 
 pytestmark = pytest.mark.cluster
@@ -72,3 +73,36 @@ def test_a_share_waits_for_a_card_that_is_taken_alone(one: Cluster, namespace: s
     assert waiting(one, namespace, 1) == ["late"]
     one.kubectl("delete", "pods", "-n", namespace, alone["metadata"]["name"])
     assert vertical.running(one, namespace, LABEL, 1) == ["late"]
+
+
+TAINT = "gpu.tessera.dev/device-plugin"
+
+
+def tainted(cluster: Cluster) -> list[bool]:
+    """Of each card, whether a device plugin is why new Pods are kept away."""
+    slices = vertical.get(cluster, "resourceslices")["items"]
+    devices = [device for item in slices for device in item["spec"].get("devices", ())]
+    return [TAINT in {taint["key"] for taint in device.get("taints", ())} for device in devices]
+
+
+def node_events(cluster: Cluster) -> set[str]:
+    events = vertical.get(cluster, "events", "-n", "default")["items"]
+    return {event["reason"] for event in events if event["involvedObject"]["kind"] == "Node"}
+
+
+def test_cards_of_a_device_plugin_are_given_to_nobody_else(two: Cluster, namespace: str) -> None:
+    """B038: a plugin registers with the kubelet beside us. What runs goes on, what comes waits."""
+    create(two, namespace, [share("before", 2000)])
+    vertical.running(two, namespace, LABEL, 1)
+    uuids = [card.uuid for card in vertical.cards(two)]
+    with DevicePlugin(two.node().path(DIRECTORY), "nvidia.com/gpu", uuids) as plugin:
+        vertical.wait_until("both cards' taint", lambda: tainted(two) == [True, True])
+        capacity = vertical.get(two, "node", two.node().name)["status"]["capacity"]
+        assert capacity["nvidia.com/gpu"] == "2"
+        create(two, namespace, [share("late", 2000)])
+        assert waiting(two, namespace, 1) == ["late"]
+        assert vertical.allocate(two, namespace, "before").held == 2000 * vertical.MEBIBYTE
+        vertical.wait_until("an Event about the Node", lambda: "DevicePluginFound" in node_events(two))
+        plugin.withdraw()
+        vertical.wait_until("the taint to go", lambda: tainted(two) == [False, False])
+    assert vertical.running(two, namespace, LABEL, 2) == ["before", "late"]

@@ -190,26 +190,11 @@ def test_whole_cards_and_percentages(cluster: Cluster, namespace: str) -> None:
 
 def test_dry_run_is_told_and_takes_no_room(cluster: Cluster, namespace: str) -> None:
     quota(cluster, namespace, {MEMORY: "1k"})
+    dry = ("create", "-n", namespace, "--dry-run=server", "-f", "-")
     for _ in range(2):
-        cluster.kubectl(
-            "create",
-            "-n",
-            namespace,
-            "--dry-run=server",
-            "-f",
-            "-",
-            input=json.dumps(pod("dry", gpumem="1000")),
-        )
+        cluster.kubectl(*dry, input=json.dumps(pod("dry", gpumem="1000")))
     with pytest.raises(CommandError, match="exceeded quota: gpus"):
-        cluster.kubectl(
-            "create",
-            "-n",
-            namespace,
-            "--dry-run=server",
-            "-f",
-            "-",
-            input=json.dumps(pod("dry", gpumem="1001")),
-        )
+        cluster.kubectl(*dry, input=json.dumps(pod("dry", gpumem="1001")))
     assert create_at_once(cluster, namespace, [pod("real", gpumem="1000")]) == [None]
 
 
