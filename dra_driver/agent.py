@@ -52,7 +52,6 @@ from dra_driver.monitor.monitor import Monitor
 from dra_driver.names import DRIVER, ClaimUID, DeviceName
 from dra_driver.process import http, memory, tasks
 from dra_driver.process.dump import Dump, Parts
-from dra_driver.process.file_threads import FileThreads
 from dra_driver.process.signals import Signals
 from dra_driver.slices.documents import device_lists
 from dra_driver.slices.publisher import Publisher
@@ -183,7 +182,6 @@ def _preparer(base: Base, fetch: Fetch) -> Preparer:
         lock=base.lock,
         fetch=fetch,
         metadata=_metadata(base),
-        in_thread=FileThreads().run,
     )
 
 

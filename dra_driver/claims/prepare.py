@@ -74,9 +74,7 @@ class Fetch(Protocol):
 
 
 class Preparer:
-    """Everything it touches comes in here; `fetch` reads a claim from the API server. `in_thread`: runs what
-    blocks on files, as asyncio.to_thread does.
-    """
+    """Everything it touches comes in here; `fetch` reads a claim from the API server."""
 
     def __init__(
         self,
@@ -90,7 +88,6 @@ class Preparer:
         lock: NodeLock,
         fetch: Fetch,
         metadata: MetadataFiles | None = None,
-        in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
         restore_limit: float = _RESTORE_LIMIT,
         room_limit: float = _ROOM_LIMIT,
     ) -> None:
@@ -100,7 +97,6 @@ class Preparer:
         self._steps = steps
         self._lock = lock
         self._fetch = fetch
-        self._in_thread = in_thread
         self._files = ClaimFiles(
             base=base,
             ledger=ledger,
@@ -136,8 +132,8 @@ class Preparer:
         stored = self._ledger.stored.get(ref.uid)
         try:
             if stored is not None and stored.is_newer:
-                return (await self._in_thread(self._files.read_document, ref.uid)) is not None
-            return bool(await self._in_thread(self._files.are_made, plan, library))
+                return await asyncio.to_thread(self._files.read_document, ref.uid) is not None
+            return await asyncio.to_thread(self._files.are_made, plan, library)
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {ref} can't be compared: {error}") from error
 
@@ -157,7 +153,7 @@ class Preparer:
         """Removes everything of a claim that nobody will unprepare. False as of `mend`; raises ClaimError."""
 
         async def work() -> None:
-            await self._in_thread(self._files.remove, ref.uid)
+            await asyncio.to_thread(self._files.remove, ref.uid)
             self._ledger.release(ref.uid)
 
         return await self.tasks.to_the_end(self._if_still(ref, seen, work))
@@ -207,7 +203,7 @@ class Preparer:
         with suppress(OSError, AbiError, DriverNotReadyError, ClaimError):
             if self._ledger.uncounted or not handed.is_of(self._node):
                 return None
-            if await self._in_thread(self._files.are_as_left, handed.left):
+            if await asyncio.to_thread(self._files.are_as_left, handed.left):
                 return handed.devices
         return None
 
@@ -215,7 +211,7 @@ class Preparer:
         async with self.tasks.only_one(ref), self._changing(ref):
             self._remembered.forget(ref.uid)
             try:
-                await self._in_thread(self._files.remove, ref.uid)
+                await asyncio.to_thread(self._files.remove, ref.uid)
             except OSError as error:
                 raise RetryableError(f"ResourceClaim {ref} can't be unprepared: {error}") from error
             self._ledger.release(ref.uid)
@@ -259,7 +255,7 @@ class Preparer:
         first = before or (entry if may_run else msgspec.structs.replace(entry, state=State.PREPARING))
         self._ledger.hold(entry if may_run else first)
         try:
-            left: Left = await self._in_thread(self._files.make, plan, first, entry, library)
+            left = await asyncio.to_thread(self._files.make, plan, first, entry, library)
         except (OSError, AbiError, DriverNotReadyError) as error:
             await self._give_up(ref, before, may_run)
             raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
@@ -326,7 +322,7 @@ class Preparer:
             uncounted.refuse(plan.claim, self._files.document(plan, library), unknown)
 
         try:
-            await self._in_thread(look)
+            await asyncio.to_thread(look)
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {plan.claim} can't be prepared: {error}") from error
 
@@ -339,7 +335,7 @@ class Preparer:
                 self._ledger.release(ref.uid)
             return
         try:
-            await self._in_thread(self._files.remove, ref.uid)
+            await asyncio.to_thread(self._files.remove, ref.uid)
         except OSError as error:
             # The entry stays, in memory as on disk: the kubelet's next call of either kind takes it up.
             _log.error("ResourceClaim %s: what was made for it can't be removed: %s", ref, error)
