@@ -35,7 +35,7 @@ class CdiMode(enum.Enum):
     NATIVE = "native"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NativeEdits:
     """`common`: what every container needs once; `nodes`: of each card, by UUID."""
 

@@ -16,7 +16,7 @@ from cdi.store import Store
 from dra_driver.claims.base_edits import BaseEdits
 from dra_driver.claims.document import cdi_document, driver_document
 from dra_driver.claims.grants import USAGE, GrantDirectories
-from dra_driver.claims.handed import DriverEdits, DriverNeeds, Left, Stamp, stamps
+from dra_driver.claims.handed import DriverEdits, DriverNeeds, Left, LeftFiles
 from dra_driver.claims.ledger import Ledger
 from dra_driver.claims.ledger_file import Entry
 from dra_driver.claims.library import InstalledLibrary
@@ -47,7 +47,7 @@ class ClaimFiles:
         self._directories = directories
         self._store = store
         self._driver_store = Store(store.directory, CDI_DRIVER_KIND)
-        self._driver_left: tuple[ContainerEdits, dict[str, Stamp | None]] | None = None
+        self._driver_left: tuple[ContainerEdits, LeftFiles] | None = None
         self._metadata = metadata
         self._steps = steps
 
@@ -76,13 +76,14 @@ class ClaimFiles:
         if not self._ledger.is_stored(uid, entry):
             with self._steps.step(Step.LEDGER_PREPARED):
                 self._ledger.write(entry)
-        return Left(needs, edits, stamps(self._paths(plan)), stamps(self._usages(plan), is_tenants=True))
+        files = LeftFiles.as_now(self._paths(plan))
+        return Left(needs, edits, files, LeftFiles.as_now(self._usages(plan), is_tenants=True))
 
     def are_as_left(self, left: Left) -> bool:
         """Whether `make` would make all as it is. What a tenant has damaged of his own is mended."""
         if not left.is_so(self._base):
             return False
-        for path in left.tenants:
+        for path in left.tenants.paths:
             abi.create_usage(Path(path))
         return True
 
@@ -137,12 +138,12 @@ class ClaimFiles:
         """Unless our document of the driver was left with these edits, and is as it was left."""
         path = str(self._driver_store.path(CDI_DRIVER_FILES))
         left = self._driver_left
-        if left is not None and left[0] is common and left[1] == stamps([path]):
+        if left is not None and left[0] is common and left[1].are_so():
             return
         document = driver_document(common)
         if self._driver_store.read(CDI_DRIVER_FILES) != document.to_json():
             self._driver_store.write(CDI_DRIVER_FILES, document)
-        self._driver_left = (common, stamps([path]))
+        self._driver_left = (common, LeftFiles.as_now([path]))
 
     def _paths(self, plan: Plan) -> Iterator[str]:
         """All of a claim, but what tenants write."""

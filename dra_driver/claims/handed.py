@@ -9,8 +9,9 @@ place within the kernel's tick (4 ms) in which a file was left, by somebody who 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from cdi.driver_shim import Covered
 from dra_driver.cards.inventory import Card, Inventory
@@ -21,10 +22,8 @@ from dra_driver.claims.library import InstalledLibrary
 from dra_driver.claims.plan import DriverFiles, Plan
 from dra_driver.node import Node
 
-Stamp = tuple[int, int, int]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PreparedDevice:
     """What the kubelet is told of one grant."""
 
@@ -49,7 +48,7 @@ def prepared_devices(plan: Plan) -> tuple[PreparedDevice, ...]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DriverEdits:
     """What the NVIDIA driver's files and nodes add to a claim's documents.
 
@@ -60,7 +59,7 @@ class DriverEdits:
     covered: tuple[Covered, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DriverNeeds:
     """The part of a plan that `DriverEdits` depend on."""
 
@@ -84,25 +83,53 @@ class DriverNeeds:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class LeftFiles:
+    """How files were left: `seen` is another number after any change of what is there, or of its rights."""
+
+    paths: tuple[str, ...]
+    is_tenants: bool
+    seen: int
+
+    @classmethod
+    def as_now(cls, paths: Iterable[str], *, is_tenants: bool = False) -> Self:
+        """`is_tenants`: a tenant writes to them, so their inode and size alone count."""
+        paths = tuple(paths)
+        return cls(paths, is_tenants, _seen(paths, is_tenants))
+
+    def are_so(self) -> bool:
+        """Blocks on the disk. Raises OSError."""
+        return self.seen == _seen(self.paths, self.is_tenants)
+
+
+def _seen(paths: tuple[str, ...], is_tenants: bool) -> int:
+    return hash(tuple(_stamp(path, is_tenants) for path in paths))
+
+
+def _stamp(path: str, is_tenants: bool) -> tuple[int, int, int] | None:
+    """None for nothing."""
+    try:
+        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - a third of pathlib's time
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, 0 if is_tenants else found.st_ctime_ns, found.st_size
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
-    """How a claim's files were left. `tenants`: files that a tenant writes, by their inode and size alone."""
+    """How a claim's files were left, and what they came from."""
 
     needs: DriverNeeds
     edits: DriverEdits
-    files: Mapping[str, Stamp | None]
-    tenants: Mapping[str, Stamp | None]
+    files: LeftFiles
+    tenants: LeftFiles
 
     def is_so(self, base: BaseEdits) -> bool:
         """Whether all is as it was. Blocks on the disk. Raises DriverNotReadyError, OSError."""
-        return (
-            self.files == stamps(self.files)
-            and self.tenants == stamps(self.tenants, is_tenants=True)
-            and self.needs.edits(base) == self.edits
-        )
+        return self.files.are_so() and self.tenants.are_so() and self.needs.edits(base) == self.edits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Handed:
     """What a claim was handed out as, and the rest of what that came from: objects that are replaced, never
     changed, so the very same one means that nothing has changed.
@@ -121,16 +148,3 @@ class Handed:
             and node.rules is self.rules
             and (self.library is None or node.library() is self.library)
         )
-
-
-def stamps(paths: Iterable[str], *, is_tenants: bool = False) -> dict[str, Stamp | None]:
-    """Of each path another one after any change of what is there, or of its rights; None for nothing."""
-    return {path: _stamp(path, is_tenants=is_tenants) for path in paths}
-
-
-def _stamp(path: str, *, is_tenants: bool) -> Stamp | None:
-    try:
-        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - a third of pathlib's time
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_ino, 0 if is_tenants else found.st_ctime_ns, found.st_size

@@ -25,7 +25,7 @@ class GrantFiles:
         self.limits = directory / LIMITS
         self._usage = directory / USAGE
         self._path = str(self._usage)
-        self._glance = b""
+        self._glance: int | None = None
         self.seen: Grant | None = None
         self.is_new = True
 
@@ -41,7 +41,7 @@ class GrantFiles:
                 self.seen = replace(self.seen, spans=spans)
         except abi.AbiError as error:
             _log.debug("compute of %s is not looked after: %s", self.name, error)
-            self.is_new, self.seen, self._glance = self.seen is not None, None, b""
+            self.is_new, self.seen, self._glance = self.seen is not None, None, None
         return self.seen
 
     def _may_change_unseen(self) -> bool:

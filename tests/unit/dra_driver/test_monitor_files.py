@@ -133,7 +133,7 @@ def glances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The grants that were looked at."""
     seen: list[str] = []
 
-    def noting(path: str) -> bytes:
+    def noting(path: str) -> int:
         seen.append(Path(path).parent.name)
         return glance(path)
 

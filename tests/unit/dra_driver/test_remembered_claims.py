@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dra_driver.cards.rules import Rules
-from dra_driver.claims.handed import DriverEdits, DriverNeeds, Handed, Left
+from dra_driver.claims.handed import DriverEdits, DriverNeeds, Handed, Left, LeftFiles
 from dra_driver.claims.ledger_file import Entry, State
 from dra_driver.claims.remembered_claims import RememberedClaims
 from tests.unit.dra_driver.allocations import claim, claim_ref, result
@@ -17,7 +17,8 @@ from tests.unit.dra_driver.cards import A100
 
 REF = claim_ref()
 RAW = claim(REF, result(A100))
-_LEFT = Left(DriverNeeds((), (), toolkit=False), DriverEdits(None, ()), {}, {})
+_NONE = LeftFiles.as_now(())
+_LEFT = Left(DriverNeeds((), (), toolkit=False), DriverEdits(None, ()), _NONE, _NONE)
 HANDED = Handed((), _LEFT, None, Rules(), None)
 
 
