@@ -33,12 +33,8 @@ class Store:
         if spec.kind != self.kind:
             raise ValueError(f"a document of kind {spec.kind} in the store of {self.kind}")
         path = self.path(identity)
-        content = spec.to_json()
-        try:
-            durable.write(path, content, survives_power_cut=False)
-        except FileNotFoundError:
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            durable.write(path, content, survives_power_cut=False)
+        self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        durable.write(path, spec.to_json(), survives_power_cut=False)
         return path
 
     def read(self, identity: str) -> bytes | None:

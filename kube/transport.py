@@ -13,7 +13,6 @@ limit wait for a connection instead of opening one, and all are kept. Streams, w
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import ssl
 import time
@@ -172,12 +171,12 @@ class Response:
 
     async def read(self) -> bytes:
         """The whole body."""
-        body = b""
-        while chunk := await self._connection.chunk():
-            body = body + chunk if body else chunk  # nearly always there is one
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
             if len(body) > _LONGEST:
                 raise ProtocolError(f"the answer is longer than {_LONGEST >> 20} MiB")
-        return body
+        return bytes(body)
 
     async def chunks(self, silence: float | None = None) -> AsyncIterator[bytes]:
         """As they arrive. Raises TimeoutError when nothing does for `silence` seconds."""
@@ -248,11 +247,14 @@ class Transport:
         target = (
             self._prefix + quote(path, safe="/:@!$&'()*+,;=~%") + (f"?{urlencode(params)}" if params else "")
         )
-        length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
-        lines = (
-            f"{method} {target} HTTP/1.1\r\nHost: {self._authority}\r\n{_lines(*headers.items())}{length}\r\n"
-        )
-        return lines.encode() + (body or b"")
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._authority}"]
+        for name, value in headers.items():
+            if _CONTROL.search(value):
+                raise ProtocolError(f"header {name} would have a control character")
+            lines.append(f"{name}: {value}")
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + (body or b"")
 
     async def _ask(self, message: bytes, *, may_repeat: bool) -> _Connection:
         """A connection on which the head of the answer has arrived."""
@@ -302,11 +304,3 @@ class Transport:
             connection.close()
         if len(self._idle) > _AT_ONCE:
             self._idle.pop(0).close()
-
-
-@functools.lru_cache(maxsize=16)  # they are the same for nearly all requests, until the token changes
-def _lines(*headers: tuple[str, str]) -> str:
-    for name, value in headers:
-        if _CONTROL.search(value):
-            raise ProtocolError(f"header {name} would have a control character")
-    return "".join(f"{name}: {value}\r\n" for name, value in headers)

@@ -12,7 +12,6 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -122,11 +121,7 @@ class DraService:
         """UID → what `do` gave, or the error as text; all claims side by side."""
         refs = {claim.uid: ClaimRef(claim.namespace, claim.name, ClaimUID(claim.uid)) for claim in claims}
         with logs.about(request=str(next(self._numbers)), method=_METHODS[operation]):
-            if len(refs) == 1:  # nearly always: this task is about the one claim, then
-                (ref,) = refs.values()
-                answers = [await self._guarded(operation, ref, do)]
-            else:
-                answers = await asyncio.gather(*(self._guarded(operation, ref, do) for ref in refs.values()))
+            answers = await asyncio.gather(*(self._guarded(operation, ref, do) for ref in refs.values()))
         return dict(zip(refs, answers, strict=True))
 
     async def _guarded(self, operation: str, ref: ClaimRef, do: Callable[[ClaimRef], Awaitable[Any]]) -> Any:
@@ -136,8 +131,18 @@ class DraService:
             outcome, answer, problem = await self._answer(operation, ref, do)
             self._metrics.claim_done(operation, outcome, problem)
             milliseconds = round((time.monotonic() - began) * 1000, 1)
-            told = partial(_tell, operation, ref, outcome, milliseconds, None if problem is None else answer)
-            asyncio.get_running_loop().call_soon(told)  # the kubelet comes first
+            more = logs.fields(operation=operation, outcome=outcome, milliseconds=milliseconds)
+            if problem is None:
+                _log.info("%s of ResourceClaim %s done in %s ms", operation, ref, milliseconds, extra=more)
+            else:
+                _log.warning(
+                    "%s of ResourceClaim %s refused after %s ms: %s",
+                    operation,
+                    ref,
+                    milliseconds,
+                    answer,
+                    extra=more,
+                )
         return answer
 
     async def _answer(
@@ -156,15 +161,6 @@ class DraService:
         except Exception as error:
             _log.exception("%s of ResourceClaim %s failed in an unforeseen way", operation, ref)
             return "internal", f"ResourceClaim {ref}: {operation} failed: {error!r}", error
-
-
-def _tell(operation: str, ref: ClaimRef, outcome: str, milliseconds: float, why: str | None) -> None:
-    more = logs.fields(operation=operation, outcome=outcome, milliseconds=milliseconds)
-    if why is None:
-        _log.info("%s of ResourceClaim %s done in %s ms", operation, ref, milliseconds, extra=more)
-    else:
-        words = "%s of ResourceClaim %s refused after %s ms: %s"
-        _log.warning(words, operation, ref, milliseconds, why, extra=more)
 
 
 def _fields(device: PreparedDevice) -> dict[str, Any]:
