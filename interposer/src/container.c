@@ -10,12 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fnv.h"
+
 #define NAMELESS 1u
 #define LONGEST 8192 /* of a line; longer ones are none of the kubelet's */
 
 static uint64_t hash_of(const char *text, size_t length) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+  uint64_t hash = FNV_START;
+  for (size_t i = 0; i < length; i++) hash = fnv_add(hash, (unsigned char)text[i]);
   return hash <= NAMELESS ? hash + 2 : hash;
 }
 

@@ -6,13 +6,9 @@
 #include <unistd.h>
 
 #include "context_figure.h"
+#include "fnv.h"
 
 static atomic_bool has_context;
-
-#define HASH_START UINT64_C(0xcbf29ce484222325)
-#define HASH_STEP UINT64_C(0x100000001b3)
-
-static uint64_t hashed(uint64_t hash, uint64_t value) { return (hash ^ value) * HASH_STEP; }
 
 /* What CUDA, its debuggers and its tools are told by the environment, in any order. */
 static uint64_t hashed_environment(void) {
@@ -20,8 +16,8 @@ static uint64_t hashed_environment(void) {
   for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
     const char *text = *variable;
     if ((text[0] != 'C' || text[1] != 'U') && (text[0] != 'N' || text[1] != 'V')) continue;
-    uint64_t hash = HASH_START;
-    for (; *text != '\0'; text++) hash = hashed(hash, (unsigned char)*text);
+    uint64_t hash = FNV_START;
+    for (; *text != '\0'; text++) hash = fnv_add(hash, (unsigned char)*text);
     sum += hash;
   }
   return sum;
@@ -32,9 +28,9 @@ uint32_t context_kind(enum hook road, unsigned int flags) {
   if (atomic_exchange_explicit(&has_context, true, memory_order_relaxed)) return 0;
   DRIVER(cuDriverGetVersion)(&version);
   DRIVER(cuDeviceGetCount)(&devices);
-  uint64_t hash = hashed(hashed(HASH_START, (uint64_t)road), flags);
-  hash = hashed(hashed(hash, (uint64_t)version), (uint64_t)devices);
-  hash = hashed(hashed(hash, driver_build()), hashed_environment());
+  uint64_t hash = fnv_add(fnv_add(FNV_START, (uint64_t)road), flags);
+  hash = fnv_add(fnv_add(hash, (uint64_t)version), (uint64_t)devices);
+  hash = fnv_add(fnv_add(hash, driver_build()), hashed_environment());
   uint32_t kind = (uint32_t)(hash >> 32) & ((1u << CONTEXT_KIND_BITS) - 1);
   return kind == 0 ? 1 : kind;
 }
