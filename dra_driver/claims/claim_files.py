@@ -70,7 +70,7 @@ class ClaimFiles:
                 _log.warning("ResourceClaim %s: no metadata file for its containers: %s", plan.claim, error)
                 spec = self._document(plan, library, edits)
         with self._steps.step(Step.CDI):
-            if edits.native is not None and plan.files is DriverFiles.BESIDE:
+            if edits.native is not None:
                 self._write_driver_files(edits.native.common)
             self._store.write(uid, spec)
         if not self._ledger.is_stored(uid, entry):
@@ -129,8 +129,8 @@ class ClaimFiles:
         )
 
     def _has_driver_files(self, plan: Plan) -> bool:
-        """Whether our document of the driver is as it should be, where the claim's containers have its id."""
-        if plan.files is not DriverFiles.BESIDE:
+        """Whether our document of the driver is as it should be, where containers may have its id."""
+        if plan.files is DriverFiles.TOOLKIT:
             return True
         return self._driver_store.read(CDI_DRIVER_FILES) == driver_document(self._base.common()).to_json()
 
@@ -150,7 +150,7 @@ class ClaimFiles:
         uid = plan.claim.uid
         yield str(self._ledger.path(uid))
         yield str(self._store.path(uid))
-        if plan.files is DriverFiles.BESIDE:
+        if plan.files is not DriverFiles.TOOLKIT:
             yield str(self._driver_store.path(CDI_DRIVER_FILES))
         yield from self._directories.paths(uid, plan.grants)
         yield from self._metadata.paths(uid, plan)

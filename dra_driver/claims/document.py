@@ -73,7 +73,7 @@ def cdi_ids(grant: Grant, files: DriverFiles) -> tuple[str, ...]:
         case DriverFiles.BESIDE:
             return (own, f"{CDI_DRIVER_KIND}={CDI_DRIVER_FILES}", f"{own}{_SHIM}")
         case DriverFiles.WITHIN:
-            return (own,)
+            return (own, f"{own}{_SHIM}")
 
 
 def files_said_by(document: bytes | None) -> DriverFiles:
@@ -129,7 +129,6 @@ def cdi_document(
             name=f"{grant.name}{_SHIM}", container_edits=card(grant) + _shim_edits(grant, library, covered)
         )
         for grant in plan.grants
-        if plan.files is not DriverFiles.WITHIN
     )
     common = _common_edits(plan, native, marker)
     return Spec(kind=CDI_KIND, devices=devices + shims, container_edits=common)

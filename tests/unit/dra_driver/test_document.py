@@ -193,6 +193,20 @@ def test_what_a_document_says_of_its_claims_ids(found: bytes | None, files: Driv
     assert files_said_by(found) is files
 
 
+@pytest.mark.parametrize("files", [DriverFiles.BESIDE, DriverFiles.WITHIN])
+@pytest.mark.parametrize("interposition", list(Interposition))
+def test_a_document_with_the_drivers_files_does_with_any_ids(
+    interposition: Interposition, files: DriverFiles
+) -> None:
+    """What is written where nobody knows any more which ids the kubelet remembers."""
+    made = plan(result(RTX_4090, "3000Mi"), interposition=interposition)
+    within = document(replace(made, files=DriverFiles.WITHIN))
+    documents = [json.loads(each.to_json()) for each in (within, driver_document(NATIVE.common))]
+    libcuda = mounted(documents, cdi_ids(made.grants[0], files))["/usr/lib64/libcuda.so.1"]
+    is_shim = PurePosixPath(libcuda).name == "libtessera-shim.so"
+    assert is_shim is (interposition is Interposition.SHIM)
+
+
 def test_with_the_toolkit_we_bring_neither_driver_nor_card() -> None:
     spec = document(replace(SHARE_AND_WHOLE_CARD, files=DriverFiles.TOOLKIT))
     assert not spec.container_edits
