@@ -86,16 +86,16 @@ async def test_an_error_that_loses_the_card_until_it_is_found(node: Node) -> Non
     await node.until_tainted({1: {LOST: "", XID: "79"}})
     assert [device["name"] for device in node.devices()] == names
     uuid = node.devices()[1]["attributes"]["uuid"]["string"]
-    assert await node.metric(f'tessera_card_healthy{{uuid="{uuid}"}}') == 0
-    assert await node.metric(f'tessera_card_tainted{{key="{LOST}",uuid="{uuid}"}}') == 1
-    assert await node.metric('tessera_xid_events_total{xid="79"}') == 1
+    await node.until_metric(f'tessera_card_healthy{{uuid="{uuid}"}}', 0)
+    await node.until_metric(f'tessera_card_tainted{{key="{LOST}",uuid="{uuid}"}}', 1)
+    await node.until_metric('tessera_xid_events_total{xid="79"}', 1)
     status, words = await node.agent.get("/readyz")
     assert status == 200  # one card is left
     assert f"{uuid} is lost" in words
     await node.fakegpu("find", "1")
     await node.until_tainted({})
     assert node.remembered() == []
-    assert await node.metric(f'tessera_card_healthy{{uuid="{uuid}"}}') == 1
+    await node.until_metric(f'tessera_card_healthy{{uuid="{uuid}"}}', 1)
 
 
 async def test_what_is_tainted_is_written_once(node: Node) -> None:
@@ -257,7 +257,7 @@ async def test_a_driver_that_hangs_is_told_and_forgiven(node: Node) -> None:
 
     await node.agent.until(is_told)
     uuid = node.devices()[0]["attributes"]["uuid"]["string"]
-    assert await node.metric(f'tessera_card_healthy{{uuid="{uuid}"}}') == 0
+    await node.until_metric(f'tessera_card_healthy{{uuid="{uuid}"}}', 0)
     assert node.taints() == {}  # not yet
     await node.fakegpu("nvml", "--ok")
     await node.agent.until_ready()

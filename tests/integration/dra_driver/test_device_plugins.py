@@ -42,7 +42,7 @@ async def test_it_is_seen_before_anything_is_published_and_until_it_is_gone(
             world = World(agent, api, kubelet)
             await agent.until(lambda: tainted(world) == [True, True])
             # Never without: one write, and that is the first.
-            assert await world.metric('tessera_slice_writes_total{verb="create"}') == 1
+            await world.until_metric('tessera_slice_writes_total{verb="create"}', 1)
             assert await world.metric('tessera_slice_writes_total{verb="update"}') == 0
             status, said = await agent.get("/readyz")
             assert status == 503

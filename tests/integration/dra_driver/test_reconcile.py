@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,15 +30,19 @@ async def world(root: Path, api: ApiServer) -> AsyncIterator[World]:
         yield made
 
 
-async def done(world: World, action: str) -> float:
-    return await world.metric(f'tessera_reconcile_total{{action="{action}"}}')
+def times_done(action: str) -> str:
+    return f'tessera_reconcile_total{{action="{action}"}}'
+
+
+async def until_done(world: World, action: str, times: int) -> None:
+    await world.until_metric(times_done(action), times)
 
 
 async def more_than(world: World, action: str, before: float) -> None:
     """Waits for it, and for another round."""
 
     async def look() -> bool:
-        return await done(world, action) > before + 1
+        return await world.metric(times_done(action)) > before + 1
 
     await world.agent.until(look)
 
@@ -66,16 +69,16 @@ async def test_a_lost_cdi_directory_comes_back(world: World) -> None:
         await world.prepared(wire)
     before = world.agent.files()
     specs = [world.spec(wire) for wire in wires]
-    shutil.rmtree(world.agent.root / "cdi")
+    (world.agent.root / "cdi").rename(world.agent.root / "lost")  # at once, not while it is written again
     await world.agent.until(lambda: world.agent.files() == before)
     assert [world.spec(wire) for wire in wires] == specs
-    assert await done(world, "rewrite") == 2
+    await until_done(world, "rewrite", 2)
 
 
 async def test_lost_grants_come_back(world: World) -> None:
     await world.prepared(world.allocate("claim", world.share(0)))
     before = world.agent.files()
-    shutil.rmtree(world.agent.root / "run/claims")
+    (world.agent.root / "run/claims").rename(world.agent.root / "lost")
     await world.agent.until(lambda: world.agent.files() == before)
 
 
@@ -87,7 +90,7 @@ async def test_leftovers_go_and_what_is_not_ours_stays(world: World) -> None:
     (world.agent.root / "cdi/gpu.tessera.dev-grant_0c8f1f2e-dead.json").write_text("{}")
     (world.agent.root / "run/claims/0c8f1f2e-beef/grant").mkdir(parents=True)
     await world.agent.until(lambda: world.agent.files() == before)
-    assert await done(world, "remove") == 2
+    await until_done(world, "remove", 2)
 
 
 async def test_a_claim_deleted_while_the_agent_was_away(world: World) -> None:
@@ -100,7 +103,7 @@ async def test_a_claim_deleted_while_the_agent_was_away(world: World) -> None:
     world.api.drop(paths.resource_claims(), "gone", "default")
     await restart(world)
     await world.agent.until(lambda: world.agent.files() == before)
-    assert await done(world, "unprepare") == 1
+    await until_done(world, "unprepare", 1)
     assert await world.metric("tessera_claims_prepared") == 1
     assert f"default/gone:{gone.uid}: is gone" in world.agent.log.read_text()
 
@@ -113,7 +116,7 @@ async def test_without_an_api_server_nothing_goes_and_unprepare_works(world: Wor
     await world.prepared(other)
     await world.api.stop()
     world.api.drop(paths.resource_claims(), "claim", "default")
-    failures = await done(world, "failed")
+    failures = await world.metric(times_done("failed"))
     await more_than(world, "failed", failures)
     assert await world.kubelet.unprepare(other, timeout=20.0) == {other.uid: ""}
     assert world.agent.files() == before
@@ -126,7 +129,7 @@ async def test_an_api_server_that_refuses_has_said_nothing(world: World, status:
     """404 without the reason NotFound: a server that does not serve the group at the moment, or a proxy."""
     await world.prepared(world.allocate("claim", world.share(0)))
     before = world.agent.files()
-    failures = await done(world, "failed")
+    failures = await world.metric(times_done("failed"))
     world.api.refuse(status, reason=reason, times=10_000, when=lambda seen: "/resourceclaims/" in seen.path)
     await more_than(world, "failed", failures)
     assert world.agent.files() == before
@@ -143,7 +146,7 @@ async def test_a_claim_left_half_prepared_is_finished(world: World) -> None:
     ledger.write_bytes(encode(msgspec.structs.replace(entry, state=State.PREPARING)))
     await restart(world)
     await world.agent.until(lambda: world.agent.files() == before)
-    assert await done(world, "finish") == 1
+    await until_done(world, "finish", 1)
     assert await world.metric("tessera_claims_prepared") == 1
 
 
@@ -164,7 +167,7 @@ async def test_a_corrupt_ledger_is_made_again_before_anything_is_given_away(
     async with Kubelet(world.agent.sockets.dra) as kubelet:
         # Until there are cards it is refused for another reason; the kubelet asks again.
         await world.agent.until(lambda: is_prepared(kubelet, small))
-        assert await done(world, "restore") == 1
+        await until_done(world, "restore", 1)
         assert "over-committed" in (await kubelet.prepare(new))[new.uid].error
         assert set((await kubelet.unprepare(held, small)).values()) == {""}
     assert world.agent.files() == set()

@@ -91,6 +91,19 @@ class World:
             float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
         )
 
+    async def until_metric(self, series: str, value: float) -> None:
+        """For what is counted after its effect can be seen."""
+        seen: list[float] = []
+
+        async def has_come() -> bool:
+            seen[:] = [await self.metric(series)]
+            return seen == [value]
+
+        try:
+            await self.agent.until(has_come)
+        except AssertionError as error:
+            raise AssertionError(f"{series} is {seen}, not {value}: {error}") from error
+
 
 @asynccontextmanager
 async def serving(agent: Agent, api: ApiServer) -> AsyncIterator[World]:
