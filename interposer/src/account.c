@@ -6,6 +6,8 @@
 #include "atomics.h"
 #include "usage.h"
 
+#define TRIES 100
+
 #ifdef TESSERA_STEPS
 void (*account_step)(void);
 #define STEP() (account_step != NULL ? account_step() : (void)0)
@@ -136,6 +138,16 @@ bool account_set(struct tessera_usage *usage, uint32_t slot, uint64_t start, uin
     }
     if (head_change(usage, head, slot, held, shifted(head_total(head), before, held))) return true;
   }
+}
+
+uint64_t account_sum(const struct tessera_usage *usage, uint64_t container) {
+  uint64_t sum = 0;
+  for (int try = 0; try < TRIES; try++) {
+    struct head head = head_read(usage);
+    sum = sum_under(usage, head, &container);
+    if (head_stands(usage, head)) break;
+  }
+  return sum;
 }
 
 void account_mend_total(struct tessera_usage *usage) {

@@ -54,6 +54,9 @@ enum account_answer account_change(struct tessera_usage *usage, uint32_t slot, u
    been seen to before. false: it isn't `start`'s. */
 bool account_set(struct tessera_usage *usage, uint32_t slot, uint64_t start, uint64_t held);
 
+/* Granules that the slots of a container hold together, all of one moment; where others are never done, of many. */
+uint64_t account_sum(const struct tessera_usage *usage, uint64_t container);
+
 /* From now on the slot is one of those that are looked at; after its start_ns was set and before it holds
    anything. */
 void account_enter_slot(struct tessera_usage *usage, uint32_t slot);

@@ -23,9 +23,9 @@ struct block {
   uint64_t address; /* never 0 */
   uint64_t bytes;   /* charged */
   void *context;    /* whose end also frees it */
-  uint16_t grant;
-  uint16_t kind; /* enum block_kind */
-  uint32_t pool; /* 1 + the pool that it is charged by (pools.h); 0: charged by itself */
+  uint16_t card;    /* its number (grants.h); of a graph the device's */
+  uint16_t kind;    /* enum block_kind */
+  uint32_t pool;    /* 1 + the pool that it is charged by (pools.h); 0: charged by itself */
 };
 
 /* In the place of a pool: managed memory that nobody has asked for (spill.h), charged by itself. */

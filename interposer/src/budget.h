@@ -23,7 +23,7 @@ static inline bool budget_is_free(struct budget budget) { return budget.cores ==
 
 /* Whether there is no budget, and never was. Costs two cache lines. */
 static inline bool budget_was_never(const struct grant *grant) {
-  return limits_free(grant->limits) && (grant->cap == NULL || grant->cap->cores == 0);
+  return limits_free(grant->limits) && !grant->nameless && (grant->cap == NULL || grant->cap->cores == 0);
 }
 
 /* 0: go, the cost (ns of device time) is taken. Else: the time at which to ask again; nothing is taken. */

@@ -12,13 +12,13 @@
 
 #include "cuda_types.h"
 
-/* The moment of `*event`, which has come between `earliest` and `latest`. The event is kept for the next one's sake,
-   and exchanged for another of the context. */
+/* The moment of `*event`, which has come between `earliest` and `latest`. The event is kept for the next one's
+   sake, and exchanged for another of the context; NULL: there is none yet, make one in that context. */
 uint64_t card_clock_place(CUcontext context, CUevent *event, uint64_t earliest, uint64_t latest);
 
 void card_clock_context_ends(CUcontext context);
 
-/* For a forked child: the event is the parent's. */
+/* For a forked child: the events are the parent's. */
 void card_clock_reset(void);
 
 #endif

@@ -207,6 +207,8 @@ enum {
   CUDA_ERROR_NOT_INITIALIZED = 3,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+  CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
   CUDA_ERROR_SYSTEM_NOT_READY = 802
 };
 
@@ -229,9 +231,13 @@ enum {
   CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
   CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+  CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
   CUDA_ARRAY3D_SPARSE = 0x40,
   CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80
 };
+
+/* The two default streams and NULL are those of the current context; any other knows its own. */
+static inline _Bool is_default_stream(CUstream stream) { return (uintptr_t)stream <= 2; }
 
 enum {
   CU_EVENT_DEFAULT = 0,

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "atomics.h"
 #include "blocks.h"
 #include "container.h"
@@ -111,9 +112,10 @@ static bool load_grant(const char *name) {
     snprintf(path, sizeof path, TESSERA_GRANTS_DIRECTORY "/%s/usage", name);
     int error = region_open(&grant->region, path);
     if (error != 0)
-      problem = error == EINVAL   ? "not a usage file that this library understands"
-                : error == EPROTO ? "counted in another release's way: this one starts when the pod is made anew"
-                                  : strerror(error);
+      problem = error == EINVAL ? "not a usage file that this library understands"
+                : error == EPROTO
+                    ? "counted in another release's way: this one starts when the pod is made anew"
+                    : strerror(error);
   }
   if (problem != NULL) {
     log_error("%s: %s", path, problem);
@@ -128,15 +130,23 @@ static void add_to_card(struct grant *grant) {
   for (uint32_t i = 0; i < card_count && card == NULL; i++)
     if (memcmp(cards[i].grants[0]->uuid, grant->uuid, sizeof grant->uuid) == 0) card = &cards[i];
   if (card == NULL) card = &cards[card_count++];
-  if (card->count < GRANTS_PER_CARD) card->grants[card->count++] = grant;
+  card->grants[card->count++] = grant;
 }
 
 /* What pthread_atfork is made of; from libc itself, so that no libpthread is needed with an older libc. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
 
 static void after_fork(void) {
-  for (uint32_t i = 0; i < grant_count; i++) region_after_fork(&grants[i].region);
+  int found = atomic_load_explicit(&grants_found, memory_order_relaxed);
   loading.word = 0;
+  if (found == GRANTS_NONE) return;
+  for (uint32_t i = 0; i < grant_count; i++) region_after_fork(&grants[i].region);
+  for (uint32_t i = 0; i < card_count; i++) cards[i].spreading.word = 0;
+  if (found == GRANTS_UNKNOWN) { /* a thread was just reading the directory: the child reads it anew */
+    memset(grants, 0, sizeof grants);
+    memset(cards, 0, sizeof cards);
+    grant_count = card_count = 0;
+  }
   mapping.word = 0;
   blocks_reset();
   context_kind_reset();
@@ -148,27 +158,13 @@ static void after_fork(void) {
   tiles_reset();
 }
 
-/* The least of all caps: who can't tell which container it is in gets no more than any of them. */
-static const struct tessera_cap *tightest_cap(struct grant *grant) {
-  struct tessera_cap *least_cap = &grant->tightest;
-  for (uint32_t i = 0; i < grant->limits->cap_count && i < TESSERA_CAPS; i++) {
-    const struct tessera_cap *cap = &grant->limits->caps[i];
-    if (cap->memory_bytes != 0 &&
-        (least_cap->memory_bytes == 0 || cap->memory_bytes < least_cap->memory_bytes))
-      least_cap->memory_bytes = cap->memory_bytes;
-    if (cap->cores != 0 && (least_cap->cores == 0 || cap->cores < least_cap->cores))
-      least_cap->cores = cap->cores;
-  }
-  return least_cap;
-}
-
 static void find_cap(struct grant *grant, const struct container *container) {
   grant->cap = NULL;
   for (uint32_t i = 0; i < grant->limits->cap_count && i < TESSERA_CAPS; i++)
     if (strncmp(grant->limits->caps[i].container, container->name, TESSERA_CONTAINER_SIZE) == 0)
       grant->cap = &grant->limits->caps[i];
-  if (container->name[0] == '\0') grant->cap = tightest_cap(grant);
-  if (grant->cap != NULL) grant->region.container = container->tag;
+  grant->nameless = container->name[0] == '\0';
+  if (grant_is_capped(grant)) grant->region.container = container->tag;
 }
 
 /* Only where there are caps is it asked which container this is. */
@@ -188,7 +184,7 @@ static void say_what_holds(const struct grant *grant) {
   const struct tessera_limits *limits = grant->limits;
   log_info("%.*s: at most %" PRIu64 " MiB of memory, %u %% of compute, %s", TESSERA_UUID_SIZE, limits->uuid,
            load_relaxed(&limits->memory_bytes) >> 20, limits->guaranteed_cores,
-           grant->cap != NULL ? "and less by a cap of this container" : "no cap of this container");
+           grant_is_capped(grant) ? "and less by a cap of this container" : "no cap of this container");
 }
 
 /* A shim is only mounted where there are grants: without them it is in the wrong place, or they are gone. */
@@ -214,14 +210,17 @@ static enum grants_state load_directory(void) {
   for (uint32_t i = 0; i < grant_count; i++) add_to_card(&grants[i]);
   find_caps();
   for (uint32_t i = 0; i < grant_count; i++) say_what_holds(&grants[i]);
-  __register_atfork(NULL, NULL, after_fork, NULL);
   return GRANTS_READY;
 }
 
 enum grants_state grants_load(void) {
+  static atomic_bool watched;
   int state = atomic_load_explicit(&grants_found, memory_order_acquire);
   if (state != GRANTS_UNKNOWN) return (enum grants_state)state;
   bool is_shims = shim_stands_in(); /* two that count in one process would close each other's record locks */
+  /* Before a lock is held that a child could wait for; twice does no harm. */
+  if (!atomic_load_explicit(&watched, memory_order_relaxed)) __register_atfork(NULL, NULL, after_fork, NULL);
+  atomic_store_explicit(&watched, true, memory_order_relaxed);
   lock_take(&loading);
   state = atomic_load_explicit(&grants_found, memory_order_relaxed);
   if (state == GRANTS_UNKNOWN) {
@@ -306,15 +305,12 @@ struct card *card_of_thread(void) {
   return look_at_thread() ? thread_context.card : NULL;
 }
 
-CUdevice device_of_thread(void) {
-  return grants_hold() && look_at_thread() ? thread_context.device : -1;
-}
+CUdevice device_of_thread(void) { return grants_hold() && look_at_thread() ? thread_context.device : -1; }
 
-/* The streams 0, 1 and 2 are those of the current context; any other knows its own. */
 CUdevice device_of_stream(CUstream stream) {
   CUcontext context = NULL, popped;
   CUdevice device = device_of_thread();
-  if (device_count == 1 || (uintptr_t)stream <= 2 || !driver_has(CALL_cuStreamGetCtx)) return device;
+  if (device_count == 1 || is_default_stream(stream) || !driver_has(CALL_cuStreamGetCtx)) return device;
   if (DRIVER(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS) return device;
   if (device >= 0 && context == thread_context.context) return device;
   if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
@@ -323,26 +319,36 @@ CUdevice device_of_stream(CUstream stream) {
   return device;
 }
 
+struct card *card_of_stream(CUstream stream) {
+  if (!grants_hold()) return NULL;
+  return device_count == 1 ? device_card[0] : card_of_device(device_of_stream(stream));
+}
+
 void grants_forget_contexts(void) { atomic_fetch_add_explicit(&contexts_epoch, 1, memory_order_acq_rel); }
 
 bool grants_are_one(void) { return grant_count == 1; }
 
-struct grant *grant_at(uint32_t number) { return &grants[number]; }
-
 uint32_t grant_number(const struct grant *grant) { return (uint32_t)(grant - grants); }
+
+struct card *card_at(uint32_t number) { return &cards[number]; }
+
+uint32_t card_number(const struct card *card) { return (uint32_t)(card - cards); }
 
 /* --- sums --------------------------------------------------------------------------------------------- */
 
 static uint64_t least(uint64_t left, uint64_t right) { return left < right ? left : right; }
 
-uint64_t grant_limit(const struct grant *grant) { return load_relaxed(&grant->limits->memory_bytes); }
+uint64_t grant_limit(const struct grant *grant) {
+  return least(load_relaxed(&grant->limits->memory_bytes), ACCOUNT_MOST * TESSERA_GRANULE);
+}
 
 uint64_t grant_cap(const struct grant *grant) {
-  uint64_t bytes = grant->cap == NULL ? 0 : load_relaxed(&grant->cap->memory_bytes);
+  uint64_t bytes = grant->nameless ? limits_tightest_cap(grant->limits).memory_bytes : 0;
+  if (grant->cap != NULL) bytes = load_relaxed(&grant->cap->memory_bytes);
   return bytes == 0 ? REGION_NO_CAP : bytes;
 }
 
-bool grant_spills(const struct grant *grant) {
+static bool grant_spills(const struct grant *grant) {
   return (load_relaxed(&grant->limits->flags) & TESSERA_FLAG_SPILL) != 0;
 }
 
@@ -350,13 +356,15 @@ static uint64_t left(uint64_t all, uint64_t used) { return all > used ? all - us
 
 static struct card_view grant_view(struct grant *grant) {
   uint64_t limit = grant_limit(grant), used = region_used(&grant->region);
-  if (grant->cap == NULL) return (struct card_view){limit, used, left(limit, used)};
+  if (!grant_is_capped(grant)) return (struct card_view){limit, used, left(limit, used)};
   uint64_t cap = least(grant_cap(grant), limit), here = region_used_by_container(&grant->region);
   return (struct card_view){cap, here, least(left(limit, used), left(cap, here))};
 }
 
+uint64_t grant_room(struct grant *grant) { return grant_view(grant).available; }
+
 /* One that spills is enough: it has room for what doesn't fit. */
-static bool card_spills(const struct card *card) {
+bool card_spills(const struct card *card) {
   for (uint32_t i = 0; i < card->count; i++)
     if (grant_spills(card->grants[i])) return true;
   return false;

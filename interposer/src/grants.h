@@ -17,23 +17,27 @@
 #define TESSERA_GRANTS_DIRECTORY "/run/tessera/grants"
 #endif
 
-#define GRANTS 64         /* of one container */
-#define GRANTS_PER_CARD 8 /* several claims of one container may be on one card: they add up */
+#define GRANTS 64 /* of one container; several may be of one card: they add up */
 
 struct grant {
   const struct tessera_limits *limits; /* mapped read-only */
+  const struct tessera_cap *cap;       /* this container's own, smaller limits; NULL: it has none */
   struct region region;
   _Atomic uint32_t timings; /* this process's part of the region's */
+  bool instance;            /* of a MIG instance */
+  bool nameless;            /* there are caps, and the container isn't known: the least of them holds */
   unsigned char uuid[16];
-  bool instance;                 /* of a MIG instance */
-  const struct tessera_cap *cap; /* this container's own, smaller limits; NULL: it has none */
-  struct tessera_cap tightest;   /* what `cap` is where the container's name is not known */
 };
 
 struct card {
   unsigned int count;
-  struct grant *grants[GRANTS_PER_CARD];
+  struct lock spreading; /* between this process's threads, where there are several grants (card_memory.c) */
+  struct grant *grants[GRANTS];
 };
+
+static inline bool grant_is_capped(const struct grant *grant) {
+  return grant->cap != NULL || grant->nameless;
+}
 
 enum grants_state {
   GRANTS_UNKNOWN,
@@ -80,20 +84,28 @@ void grants_forget_contexts(void);
 /* Whether this container has one grant alone. */
 bool grants_are_one(void);
 
-/* By number, as blocks know it. */
-struct grant *grant_at(uint32_t number);
 uint32_t grant_number(const struct grant *grant);
+
+/* By number, as blocks know it. */
+struct card *card_at(uint32_t number);
+uint32_t card_number(const struct card *card);
 
 /* The device of the calling thread's context, or of an explicit stream; -1: there is none. */
 CUdevice device_of_thread(void);
 CUdevice device_of_stream(CUstream stream);
 
+/* The card that work in the stream is done by; costs nothing on a machine with one device. NULL: not limited. */
+struct card *card_of_stream(CUstream stream);
+
 /* Of the grant, in bytes; REGION_NO_CAP where the container has no cap of its own. */
 uint64_t grant_limit(const struct grant *grant);
 uint64_t grant_cap(const struct grant *grant);
 
-/* Whether it goes on in managed memory where the card is full (spill.h). */
-bool grant_spills(const struct grant *grant);
+/* What is left of both. */
+uint64_t grant_room(struct grant *grant);
+
+/* Whether it goes on in managed memory where the card is full (spill.h): by one grant that does. */
+bool card_spills(const struct card *card);
 
 /* A card as views show it, over all its grants, as this container may use them. Nothing is more than the card
    has, unless the rest spills. */

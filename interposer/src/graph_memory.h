@@ -3,7 +3,7 @@
  * Memory that launches of a graph allocate. Which graphs have any is found out when they are instantiated,
  * and only in processes that ever made an allocation node.
  *
- *   struct pool_charge charge;
+ *   struct graph_charge charge;
  *   if (!graph_memory_begin(&charge, exec)) return CUDA_ERROR_OUT_OF_MEMORY;
  *   result = …launch…;
  *   graph_memory_end(&charge, exec, result); */
@@ -19,8 +19,16 @@ void graph_memory_begun(void);
 /* An address was freed that is no block: perhaps a graph's. */
 void graph_memory_freed(void);
 
-/* Reserves what the launch may need beyond what the device's graphs keep. false: refused. */
-bool graph_memory_begin(struct pool_charge *charge, CUgraphExec exec);
-void graph_memory_end(struct pool_charge *charge, CUgraphExec exec, CUresult result);
+/* One graph may allocate on so many devices that have a grant. */
+#define GRAPH_DEVICES 8
+
+struct graph_charge {
+  uint32_t count;
+  struct pool_charge pools[GRAPH_DEVICES];
+};
+
+/* Reserves what the launch may need beyond what each device's graphs keep. false: refused. */
+bool graph_memory_begin(struct graph_charge *charge, CUgraphExec exec);
+void graph_memory_end(struct graph_charge *charge, CUgraphExec exec, CUresult result);
 
 #endif

@@ -206,9 +206,7 @@ void handles_bound_address(CUmemHandle object, uint64_t offset, uint64_t bytes, 
 }
 
 static bool is_of_card(const struct memory *memory, const struct card *card) {
-  for (uint32_t i = 0; card != NULL && i < card->count; i++)
-    if (card->grants[i] == memory->charge.grant) return true;
-  return false;
+  return card != NULL && card == memory->charge.card;
 }
 
 void handles_unbound(CUmemHandle object, const struct card *card, uint64_t offset, uint64_t bytes) {

@@ -55,7 +55,7 @@ static uint64_t volume(const struct cuda_copy3d_batched *copies, size_t count) {
 /* `within` is asked only where launches are limited. */
 #define COPY(symbol, parameters, within, bytes, stream, per_thread, arguments)      \
   CUresult symbol parameters {                                                      \
-    if (inside_driver || throttle_is_free() || !throttle_is_due() || !(within))     \
+    if (inside_driver || throttle_is_free() || !throttle_is_due(stream) || !(within))     \
       return REAL(symbol) arguments;                                                \
     const void *function = (const void *)symbol;                                    \
     uint64_t size = (bytes);                                                        \

@@ -2,6 +2,8 @@
  *
  * Start, look-up, contexts, and the views of a card's memory. The driver is always asked first: its errors
  * and its way with NULL pointers are the answer, only the figures of a success are the share's. */
+#include <string.h>
+
 #include "context_kind.h"
 #include "grants.h"
 #include "hooks.h"
@@ -90,25 +92,32 @@ CUresult cuMemGetInfo(unsigned int *available, unsigned int *total) {
 
 /* --- contexts ----------------------------------------------------------------------------------------- */
 
-/* The end of a context frees all its blocks without another call. Primary contexts go by their device. */
-static _Atomic(CUcontext) primary[DEVICES];
+/* The end of a context frees all its blocks without another call. Primary contexts go by their device. The lock
+   is held over each call that may begin or end one: the second to retain it must find the first's active. */
+static struct primary {
+  _Atomic(CUcontext) context; /* NULL: there is none */
+  struct lock lock;
+  _Atomic uint32_t users; /* how often the program retains it, as far as has been seen */
+} primaries[DEVICES];
 
-static CUcontext primary_of(CUdevice device) {
-  return device >= 0 && device < DEVICES ? atomic_load_explicit(&primary[device], memory_order_relaxed)
-                                         : NULL;
+/* The first's also for a device that there is not, of which the driver knows nothing either. */
+static struct primary *primary_at(CUdevice device) {
+  return &primaries[device >= 0 && device < DEVICES ? device : 0];
 }
 
-static void remember_primary(CUdevice device, CUcontext context) {
-  if (device >= 0 && device < DEVICES) atomic_store_explicit(&primary[device], context, memory_order_relaxed);
+static CUcontext primary_of(CUdevice device) {
+  return atomic_load_explicit(&primary_at(device)->context, memory_order_relaxed);
+}
+
+static void primary_is_retained(CUdevice device, CUcontext context) {
+  atomic_store_explicit(&primary_at(device)->context, context, memory_order_relaxed);
+  atomic_fetch_add_explicit(&primary_at(device)->users, 1, memory_order_relaxed);
 }
 
 static bool primary_is_active(CUdevice device, unsigned int *flags) {
   int active = 0;
   return DRIVER(cuDevicePrimaryCtxGetState)(device, flags, &active) == CUDA_SUCCESS && active;
 }
-
-/* One at a time in a process: the second must find the first's context active. */
-static struct lock retaining;
 
 static CUresult first_retain(CUcontext *context, CUdevice device, struct card *card, unsigned int flags) {
   struct overhead overhead;
@@ -130,19 +139,20 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   struct card *card = inside_driver || context == NULL ? NULL : card_of_device(device);
   if (card == NULL) {
     result = REAL(cuDevicePrimaryCtxRetain)(context, device);
+    if (result == CUDA_SUCCESS && context != NULL) primary_is_retained(device, *context);
     context_kind(HOOK_cuDevicePrimaryCtxRetain, 0); /* the next context isn't the first */
   } else {
-    lock_take(&retaining);
+    lock_take(&primary_at(device)->lock);
     result = primary_is_active(device, &flags) ? IN_DRIVER(REAL(cuDevicePrimaryCtxRetain)(context, device))
                                                : first_retain(context, device, card, flags);
-    lock_leave(&retaining);
+    if (result == CUDA_SUCCESS) primary_is_retained(device, *context);
+    lock_leave(&primary_at(device)->lock);
   }
-  if (result == CUDA_SUCCESS && context != NULL) remember_primary(device, *context);
   return result;
 }
 
-/* A fork may come while another thread holds it. */
-void hooks_reset(void) { retaining.word = 0; }
+/* A fork may come while another thread holds one. */
+void hooks_reset(void) { memset(primaries, 0, sizeof primaries); }
 
 /* `special`: made with more than flags, so no other process's is like it. */
 #define CONTEXT_CREATE(symbol, parameters, arguments, special)                                          \
@@ -169,44 +179,75 @@ CONTEXT_CREATE(cuCtxCreate_v3,
 CONTEXT_CREATE(cuCtxCreate_v4, (CUcontext * context, void *parameters, unsigned int flags, CUdevice device),
                (context, parameters, flags, device), parameters != NULL)
 
-static CUresult primary_ended(CUdevice device, CUresult result) {
+/* Whose handle no context has. While a context ends, what it holds is a stand-in's: the driver may give its handle
+   to another thread's context before the call returns. */
+#define STAND_IN ((CUcontext)(void *)&(int){0})
+
+/* Before a call with which `users` may be left of a primary context. Whose its blocks are then. */
+static CUcontext primary_may_end(CUdevice device, uint32_t users, CUcontext stand_in) {
+  CUcontext context = primary_of(device);
+  if (context == NULL || users != 0) return context;
+  memory_context_joins(context, stand_in);
+  return stand_in;
+}
+
+/* Behind it. Whether it has ended, or is `empty`: a reset leaves it retained. */
+static bool primary_looked(CUdevice device, CUcontext holder, bool empty) {
   unsigned int flags;
   int active = 1;
   CUcontext context = primary_of(device);
-  if (result != CUDA_SUCCESS || context == NULL) return result;
-  if (DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS || active) return result;
-  remember_primary(device, NULL);
-  memory_context_ended(context);
+  if (context == NULL) return false;
+  DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active);
+  if (!active) atomic_store_explicit(&primary_at(device)->context, NULL, memory_order_relaxed);
+  if (!active) atomic_store_explicit(&primary_at(device)->users, 0, memory_order_relaxed);
+  if (!active || empty)
+    memory_context_ended(holder);
+  else if (holder != context)
+    memory_context_joins(holder, context);
+  return !active || empty;
+}
+
+static CUresult end_primary(function_cuDevicePrimaryCtxRelease_v2 *end, CUdevice device, bool resets) {
+  struct primary *primary = primary_at(device);
+  CUcontext context = primary_of(device);
+  samples_context_may_end(context);
+  lock_take(&primary->lock);
+  uint32_t users = resets ? 0 : atomic_load_explicit(&primary->users, memory_order_relaxed);
+  if (users != 0) users--;
+  CUcontext holder = primary_may_end(device, users, STAND_IN);
+  CUresult result = IN_DRIVER(end(device));
+  if (result == CUDA_SUCCESS && !resets) atomic_store_explicit(&primary->users, users, memory_order_relaxed);
+  bool has_ended = primary_looked(device, holder, resets && result == CUDA_SUCCESS);
+  lock_leave(&primary->lock);
+  samples_context_looked(context, has_ended);
   return result;
 }
 
-#define PRIMARY_END(symbol)                             \
-  CUresult symbol(CUdevice device) {                    \
-    CUcontext context = primary_of(device);             \
-    if (context != NULL) samples_context_ends(context); \
-    return primary_ended(device, REAL(symbol)(device)); \
+#define PRIMARY_END(symbol, resets)                                                        \
+  CUresult symbol(CUdevice device) {                                                       \
+    return passes_on() ? REAL(symbol)(device) : end_primary(REAL(symbol), device, resets); \
   }
-PRIMARY_END(cuDevicePrimaryCtxRelease)
-PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
+PRIMARY_END(cuDevicePrimaryCtxRelease, false)
+PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
+PRIMARY_END(cuDevicePrimaryCtxReset, true)
+PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
 
-/* A reset leaves the context retained, but empty. */
-#define PRIMARY_RESET(symbol)                                                     \
-  CUresult symbol(CUdevice device) {                                              \
-    CUcontext context = primary_of(device);                                       \
-    if (context != NULL) samples_context_ends(context);                           \
-    CUresult result = REAL(symbol)(device);                                       \
-    if (result == CUDA_SUCCESS && context != NULL) memory_context_ended(context); \
-    return result;                                                                \
-  }
-PRIMARY_RESET(cuDevicePrimaryCtxReset)
-PRIMARY_RESET(cuDevicePrimaryCtxReset_v2)
+static CUresult end_context(function_cuCtxDestroy_v2 *end, CUcontext context) {
+  CUcontext stand_in = STAND_IN;
+  samples_context_may_end(context);
+  memory_context_joins(context, stand_in);
+  CUresult result = IN_DRIVER(end(context));
+  samples_context_looked(context, result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS)
+    memory_context_ended(stand_in);
+  else
+    memory_context_joins(stand_in, context);
+  return result;
+}
 
-#define CONTEXT_END(symbol)                                    \
-  CUresult symbol(CUcontext context) {                         \
-    samples_context_ends(context);                             \
-    CUresult result = REAL(symbol)(context);                   \
-    if (result == CUDA_SUCCESS) memory_context_ended(context); \
-    return result;                                             \
+#define CONTEXT_END(symbol)                                                          \
+  CUresult symbol(CUcontext context) {                                               \
+    return passes_on() ? REAL(symbol)(context) : end_context(REAL(symbol), context); \
   }
 CONTEXT_END(cuCtxDestroy)
 CONTEXT_END(cuCtxDestroy_v2)
@@ -234,31 +275,43 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice device, u
   return result;
 }
 
-/* The device of a green context; -1: it is none. What was allocated in it is the primary one's from then on. */
-static CUdevice leave_green(CUgreenCtx green) {
+/* The device of a green context, and itself as any other; -1, NULL: it is none. What was allocated in it is the
+   primary one's from then on. */
+static CUdevice leave_green(CUgreenCtx green, CUcontext *left) {
   CUcontext context = NULL;
   CUdevice device = -1;
+  *left = NULL;
   if (DRIVER(cuCtxFromGreenCtx)(&context, green) != CUDA_SUCCESS) return -1;
   if (DRIVER(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return -1;
   if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS) device = -1;
   DRIVER(cuCtxPopCurrent_v2)(&context);
-  samples_context_ends(context);
   CUcontext into = primary_of(device);
-  if (into == NULL) return device;
-  samples_context_ends(into);
-  memory_context_joins(context, into);
+  if (into != NULL) memory_context_joins(context, into);
+  *left = context;
   return device;
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   struct block block;
   if (passes_on()) return REAL(cuGreenCtxDestroy)(green);
-  CUdevice device = leave_green(green);
+  CUcontext context;
+  CUdevice device = leave_green(green, &context);
+  struct primary *primary = primary_at(device);
+  CUcontext primary_one = primary_of(device);
   bool known = memory_take(BLOCK_CONTEXT, (uint64_t)(uintptr_t)green, &block);
+  samples_context_may_end(context);
+  samples_context_may_end(primary_one);
+  lock_take(&primary->lock);
+  uint32_t users = atomic_load_explicit(&primary->users, memory_order_relaxed);
+  CUcontext holder = primary_may_end(device, users, STAND_IN);
   CUresult result = IN_DRIVER(REAL(cuGreenCtxDestroy)(green));
   if (known && result == CUDA_SUCCESS) memory_freed(&block);
   if (known && result != CUDA_SUCCESS) memory_put_back(&block);
-  return primary_ended(device, result);
+  bool has_ended = primary_looked(device, holder, false);
+  lock_leave(&primary->lock);
+  samples_context_looked(context, result == CUDA_SUCCESS);
+  samples_context_looked(primary_one, has_ended);
+  return result;
 }
 
 /* CUDA 2's count of users: where nobody ever added one, the first detach is the end. */
@@ -270,9 +323,6 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags) {
 }
 
 CUresult cuCtxDetach(CUcontext context) {
-  bool ends = !atomic_load_explicit(&attached, memory_order_relaxed);
-  if (ends) samples_context_ends(context);
-  CUresult result = REAL(cuCtxDetach)(context);
-  if (ends && result == CUDA_SUCCESS) memory_context_ended(context);
-  return result;
+  bool stays = passes_on() || atomic_load_explicit(&attached, memory_order_relaxed);
+  return stays ? REAL(cuCtxDetach)(context) : end_context(REAL(cuCtxDetach), context);
 }

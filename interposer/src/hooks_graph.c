@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Graphs that allocate: allocation nodes are looked for at instantiation, and a launch or an upload is
- * charged like an allocation from the device's pool of graphs. Their addresses tell what they take together:
+ * charged like an allocation from each device's pool of graphs. Their addresses tell what they take together:
  * allocations that never live at the same time the driver puts in the same place. That is the most that a
  * launch can need; what the pool has kept from before counts against it. A graph that frees on launch needs
  * nothing more while all that its last launch took is still there. */
@@ -32,6 +32,7 @@ static void *noted(uint64_t frees_seen) { return (void *)(uintptr_t)(frees_seen 
 static bool has_begun(void) { return atomic_load_explicit(&begun, memory_order_relaxed); }
 
 struct range {
+  CUdevice device;
   uint64_t start, end;
 };
 
@@ -39,10 +40,9 @@ struct need {
   struct range *ranges; /* of addresses, one per allocation */
   size_t count, capacity;
   bool frees; /* in the graph itself */
-  CUdevice device;
 };
 
-static bool add_range(struct need *need, uint64_t start, uint64_t bytes) {
+static bool add_range(struct need *need, const struct cuda_alloc_node *allocation) {
   if (need->count == need->capacity) {
     size_t capacity = need->capacity == 0 ? 64 : need->capacity * 2;
     struct range *grown = realloc(need->ranges, capacity * sizeof *grown);
@@ -50,21 +50,25 @@ static bool add_range(struct need *need, uint64_t start, uint64_t bytes) {
     need->ranges = grown;
     need->capacity = capacity;
   }
-  need->ranges[need->count++] = (struct range){start, start + bytes};
+  need->ranges[need->count++] =
+      (struct range){.device = allocation->pool.location.id,
+                     .start = allocation->address,
+                     .end = allocation->address + memory_rounded(allocation->bytes)};
   return true;
 }
 
 static int compare(const void *left, const void *right) {
-  uint64_t first = ((const struct range *)left)->start, second = ((const struct range *)right)->start;
-  return first < second ? -1 : first > second;
+  const struct range *first = left, *second = right;
+  if (first->device != second->device) return first->device < second->device ? -1 : 1;
+  return first->start < second->start ? -1 : first->start > second->start;
 }
 
-/* What the ranges cover, each place once. */
-static uint64_t covered(struct need *need) {
+/* What the ranges of one device cover, each place once; `at` is the first of them and becomes the next one's. */
+static uint64_t covered(const struct need *need, size_t *at) {
   uint64_t bytes = 0, end = 0;
-  if (need->count != 0) qsort(need->ranges, need->count, sizeof *need->ranges, compare);
-  for (size_t i = 0; i < need->count; i++) {
-    struct range range = need->ranges[i];
+  for (CUdevice device = need->ranges[*at].device; *at < need->count; ++*at) {
+    struct range range = need->ranges[*at];
+    if (range.device != device) break;
     if (range.start < end) range.start = end;
     if (range.start >= range.end) continue;
     bytes += range.end - range.start;
@@ -87,8 +91,7 @@ static bool add_node(struct need *need, CUgraphNode node, int depth) {
   if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
       DRIVER(cuGraphMemAllocNodeGetParams)(node, &allocation) != CUDA_SUCCESS)
     return true;
-  if (need->count == 0) need->device = allocation.pool.location.id;
-  return add_range(need, allocation.address, memory_rounded(allocation.bytes));
+  return add_range(need, &allocation);
 }
 
 static bool add_graph(struct need *need, CUgraph graph, int depth) {
@@ -103,41 +106,77 @@ static bool add_graph(struct need *need, CUgraph graph, int depth) {
   return good;
 }
 
-static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph, uint64_t flags) {
+/* One block per device, told by the low bits, which a handle leaves free. */
+static uint64_t number_of(CUgraphExec exec, uint32_t place) { return (uint64_t)(uintptr_t)exec | place; }
+
+static bool find(CUgraphExec exec, uint32_t place, struct block *block) {
+  return place < GRAPH_DEVICES && blocks_find(BLOCK_EXEC, number_of(exec, place), block);
+}
+
+/* false: no memory for the book-keeping, or too many devices. */
+static bool note(CUgraphExec exec, const struct need *need, uintptr_t state) {
+  struct block stale, block = {.kind = BLOCK_EXEC, .context = (void *)state};
+  uint32_t place = 0;
+  for (size_t at = 0; at < need->count;) {
+    CUdevice device = need->ranges[at].device;
+    block.card = (uint16_t)device;
+    block.bytes = covered(need, &at);
+    if (card_of_device(device) == NULL) continue;
+    block.address = number_of(exec, place);
+    if (place++ == GRAPH_DEVICES || !blocks_add(&block, &stale)) return false;
+  }
+  return true;
+}
+
+static void forget(CUgraphExec exec) {
+  struct block block;
+  for (uint32_t place = 0; place < GRAPH_DEVICES; place++)
+    blocks_take(BLOCK_EXEC, number_of(exec, place), &block);
+}
+
+static CUresult instantiated(CUresult result, CUgraphExec *exec, CUgraph graph, uint64_t flags) {
   struct need need = {0};
-  struct block stale;
   if (result != CUDA_SUCCESS || !has_begun() || grants_load() != GRANTS_READY) return result;
   bool good = add_graph(&need, graph, 0);
-  uint64_t bytes = covered(&need);
-  free(need.ranges);
-  if (good && (bytes == 0 || card_of_device(need.device) == NULL)) return result;
   bool fresh = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0 && !need.frees;
-  struct block block = {.context = (void *)(uintptr_t)(fresh ? FREES_ON_LAUNCH : NEVER_ALL_THERE),
-                        .address = (uint64_t)(uintptr_t)*exec,
-                        .bytes = bytes,
-                        .kind = BLOCK_EXEC,
-                        .grant = (uint16_t)need.device};
-  if (good && blocks_add(&block, &stale)) return result;
-  REAL(cuGraphExecDestroy)(*exec);
+  if (need.count != 0) qsort(need.ranges, need.count, sizeof *need.ranges, compare);
+  good = good && note(*exec, &need, fresh ? FREES_ON_LAUNCH : NEVER_ALL_THERE);
+  free(need.ranges);
+  if (good) return result;
+  forget(*exec);
+  IN_DRIVER(REAL(cuGraphExecDestroy)(*exec));
+  *exec = NULL;
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool graph_memory_begin(struct pool_charge *charge, CUgraphExec exec) {
+/* In the order of the devices, whose pools are locked until the end: so no two threads wait for each other. */
+bool graph_memory_begin(struct graph_charge *charge, CUgraphExec exec) {
   struct block block;
-  charge->pool = NULL;
-  if (!has_begun() || !blocks_find(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block)) return true;
-  bool all_there = block.context == noted(atomic_load_explicit(&frees, memory_order_relaxed));
-  return pools_begin(charge, pools_of_graphs(block.grant), all_there ? 0 : block.bytes);
+  charge->count = 0;
+  if (!has_begun()) return true;
+  uint64_t frees_seen = atomic_load_explicit(&frees, memory_order_relaxed);
+  while (find(exec, charge->count, &block)) {
+    uint64_t bytes = block.context == noted(frees_seen) ? 0 : block.bytes;
+    if (pools_begin(&charge->pools[charge->count], pools_of_graphs(block.card), bytes)) {
+      charge->count++;
+      continue;
+    }
+    while (charge->count != 0) pools_end(&charge->pools[--charge->count], CUDA_ERROR_OUT_OF_MEMORY, 0);
+    return false;
+  }
+  return true;
 }
 
-void graph_memory_end(struct pool_charge *charge, CUgraphExec exec, CUresult result) {
+void graph_memory_end(struct graph_charge *charge, CUgraphExec exec, CUresult result) {
   struct block block, stale;
-  bool taken = charge->pool != NULL && result == CUDA_SUCCESS;
-  pools_end(charge, result, 0);
-  if (!taken || !blocks_find(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block)) return;
-  if (block.context == (void *)(uintptr_t)NEVER_ALL_THERE) return;
-  block.context = noted(atomic_load_explicit(&frees, memory_order_relaxed));
-  blocks_add(&block, &stale); /* in its own place */
+  for (uint32_t place = 0; place < charge->count; place++) {
+    bool taken = charge->pools[place].pool != NULL && result == CUDA_SUCCESS;
+    pools_end(&charge->pools[place], result, 0);
+    if (!taken || !find(exec, place, &block)) continue;
+    if (block.context == (void *)(uintptr_t)NEVER_ALL_THERE) continue;
+    block.context = noted(atomic_load_explicit(&frees, memory_order_relaxed));
+    blocks_add(&block, &stale); /* in its own place */
+  }
 }
 
 #define INSTANTIATE(symbol, parameters, flagged, arguments) \
@@ -151,30 +190,50 @@ INSTANTIATE(cuGraphInstantiate, OLD, 0, (exec, graph, node, log, size))
 INSTANTIATE(cuGraphInstantiate_v2, OLD, 0, (exec, graph, node, log, size))
 INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags), flags,
             (exec, graph, flags))
-INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, uint64_t *parameters),
-            parameters != NULL ? *parameters : 0, (exec, graph, parameters))
-INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, uint64_t *parameters),
-            parameters != NULL ? *parameters : 0, (exec, graph, parameters))
 
-#define UPLOAD(symbol)                                                       \
-  CUresult symbol(CUgraphExec exec, CUstream stream) {                       \
-    struct pool_charge charge;                                               \
-    if (passes_on()) return REAL(symbol)(exec, stream);                      \
-    if (!graph_memory_begin(&charge, exec)) return CUDA_ERROR_OUT_OF_MEMORY; \
-    CUresult result = IN_DRIVER(REAL(symbol)(exec, stream));                 \
-    pools_end(&charge, result, 0);                                           \
-    return result;                                                           \
+#define UPLOAD(symbol)                                                                                  \
+  CUresult symbol(CUgraphExec exec, CUstream stream) {                                                  \
+    struct graph_charge charge;                                                                         \
+    if (passes_on()) return REAL(symbol)(exec, stream);                                                 \
+    if (!graph_memory_begin(&charge, exec)) return CUDA_ERROR_OUT_OF_MEMORY;                            \
+    CUresult result = IN_DRIVER(REAL(symbol)(exec, stream));                                            \
+    for (uint32_t place = 0; place < charge.count; place++) pools_end(&charge.pools[place], result, 0); \
+    return result;                                                                                      \
   }
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
 
+/* The parameters begin with the flags and the stream of an upload, which becomes a call of its own: what it takes is
+   only known, and charged, once the graph is instantiated. */
+#define INSTANTIATE_WITH(symbol, upload)                                                 \
+  CUresult symbol(CUgraphExec *exec, CUgraph graph, uint64_t *parameters) {              \
+    if (passes_on() || parameters == NULL) return REAL(symbol)(exec, graph, parameters); \
+    uint64_t flags = parameters[0];                                                      \
+    uint64_t uploads = has_begun() ? flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : 0;     \
+    parameters[0] = flags & ~uploads;                                                    \
+    CUresult result = IN_DRIVER(REAL(symbol)(exec, graph, parameters));                  \
+    parameters[0] = flags;                                                               \
+    result = instantiated(result, exec, graph, flags);                                   \
+    if (result != CUDA_SUCCESS || uploads == 0) return result;                           \
+    result = upload(*exec, (CUstream)(uintptr_t)parameters[1]);                          \
+    if (result == CUDA_SUCCESS) return result;                                           \
+    cuGraphExecDestroy(*exec);                                                           \
+    *exec = NULL;                                                                        \
+    return result;                                                                       \
+  }
+INSTANTIATE_WITH(cuGraphInstantiateWithParams, cuGraphUpload)
+INSTANTIATE_WITH(cuGraphInstantiateWithParams_ptsz, cuGraphUpload_ptsz)
+
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  struct block block;
+  struct block blocks[GRAPH_DEVICES];
+  uint32_t count = 0;
   if (passes_on()) return REAL(cuGraphExecDestroy)(exec);
-  bool known = has_begun() && memory_take(BLOCK_EXEC, (uint64_t)(uintptr_t)exec, &block);
+  while (has_begun() && count < GRAPH_DEVICES &&
+         memory_take(BLOCK_EXEC, number_of(exec, count), &blocks[count]))
+    count++;
   CUresult result = IN_DRIVER(REAL(cuGraphExecDestroy)(exec));
-  if (result != CUDA_SUCCESS && known) memory_put_back(&block);
-  if (known) pools_settle(NULL);
+  for (uint32_t i = 0; result != CUDA_SUCCESS && i < count; i++) memory_put_back(&blocks[i]);
+  if (count != 0) pools_settle(NULL);
   return result;
 }
 

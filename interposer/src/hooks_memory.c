@@ -26,7 +26,7 @@
     return CUDA_ERROR_OUT_OF_MEMORY;                                                     \
   }
 #define SPILL \
-  if (spills(charge.grant, result)) return spill(&charge, address, bytes)
+  if (spills(charge.card, result)) return spill(&charge, address, bytes)
 
 /* CUDA 2's 32-bit addresses have no managed memory. */
 ALLOCATION(cuMemAlloc, (CUdeviceptr_v1 * address, unsigned int bytes), address, bytes, (address, bytes), ,
@@ -37,7 +37,7 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
            (address, bytes, flags), , REAL(cuMemFree_v2)(*address))
 
 /* Charged by what the pool reserves. What is recorded in a graph costs nothing before that is launched. */
-#define POOL_ALLOCATION(symbol, parameters, choose, per_thread, arguments, free_symbol)   \
+#define POOL_ALLOCATION(symbol, parameters, begin, per_thread, arguments, free_symbol)   \
   CUresult symbol parameters {                                                            \
     struct pool_charge charge;                                                            \
     if (passes_on() || address == NULL || bytes == 0) return REAL(symbol) arguments;    \
@@ -45,10 +45,10 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
       graph_memory_begun();                                                               \
       return REAL(symbol) arguments;                                                      \
     }                                                                                     \
-    if (!pools_begin(&charge, choose, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;            \
+    if (!(begin)) return CUDA_ERROR_OUT_OF_MEMORY;                                        \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                  \
     if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) {              \
-      if (spills(charge.grant, result)) return spill_instead(address, bytes);             \
+      if (spills(charge.card, result)) return spill_instead(address, bytes);             \
       return result;                                                                      \
     }                                                                                     \
     IN_DRIVER(REAL(free_symbol)(*address, stream));                                       \
@@ -58,14 +58,14 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
   }
 #define ASYNC (CUdeviceptr * address, size_t bytes, CUstream stream)
 #define FROM_POOL (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream)
-POOL_ALLOCATION(cuMemAllocAsync, ASYNC, pools_of_stream(stream), false, (address, bytes, stream),
+#define OF_DEVICE pools_begin_current(&charge, stream, bytes)
+#define OF_POOL pools_begin(&charge, pools_by_handle(pool), bytes)
+POOL_ALLOCATION(cuMemAllocAsync, ASYNC, OF_DEVICE, false, (address, bytes, stream), cuMemFreeAsync)
+POOL_ALLOCATION(cuMemAllocAsync_ptsz, ASYNC, OF_DEVICE, true, (address, bytes, stream), cuMemFreeAsync_ptsz)
+POOL_ALLOCATION(cuMemAllocFromPoolAsync, FROM_POOL, OF_POOL, false, (address, bytes, pool, stream),
                 cuMemFreeAsync)
-POOL_ALLOCATION(cuMemAllocAsync_ptsz, ASYNC, pools_of_stream(stream), true, (address, bytes, stream),
+POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, OF_POOL, true, (address, bytes, pool, stream),
                 cuMemFreeAsync_ptsz)
-POOL_ALLOCATION(cuMemAllocFromPoolAsync, FROM_POOL, pools_by_handle(pool), false,
-                (address, bytes, pool, stream), cuMemFreeAsync)
-POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), true,
-                (address, bytes, pool, stream), cuMemFreeAsync_ptsz)
 
 /* The driver chooses the pitch. Reserved is what every card so far takes, a multiple of 512; if it was
    another, the charge follows before the block is handed out. */
@@ -95,7 +95,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, pools_by_handle(pool), 
   }
 
 #define SPILL_PITCHED                        \
-  if (spills(charge.grant, result)) {        \
+  if (spills(charge.card, result)) {        \
     result = spill(&charge, address, guess); \
     *pitch = guess / height;                 \
     return result;                           \

@@ -55,6 +55,7 @@ LOAD(cuLibraryLoadFromFile, (CUlibrary * library, const char *path, LIBRARY_OPTI
     struct card *card = card_here(&context);                                                  \
     if (card == NULL) return REAL(symbol) arguments;                                          \
     if (!overhead_begin(&overhead, card, REGION_MODULES, 0)) return CUDA_ERROR_OUT_OF_MEMORY; \
+    overhead.stays = true;                                                                    \
     CUresult result = IN_DRIVER(REAL(symbol) arguments);                                      \
     if (overhead_end(&overhead, result, kind, number, context)) return result;                \
     return CUDA_ERROR_OUT_OF_MEMORY;                                                          \
@@ -65,6 +66,13 @@ static const void *library_of(CUkernel kernel) {
   if (driver_has(CALL_cuKernelGetLibrary) && DRIVER(cuKernelGetLibrary)(&library, kernel) == CUDA_SUCCESS)
     return library;
   return kernel;
+}
+
+static const void *module_of(CUfunction function) {
+  CUmodule module = NULL;
+  if (driver_has(CALL_cuFuncGetModule) && DRIVER(cuFuncGetModule)(&module, function) == CUDA_SUCCESS)
+    return module;
+  return function;
 }
 
 FIRST_USE(cuLibraryGetModule, (CUmodule * module, CUlibrary library), BLOCK_LIBRARY, number_of(library),
@@ -79,18 +87,29 @@ FIRST_USE(cuModuleGetFunction, (CUfunction * function, CUmodule module, const ch
           number_of(module), (function, module, name))
 /* Heap, stack and print buffer of a context's kernels. */
 FIRST_USE(cuCtxSetLimit, (int limit, size_t value), BLOCK_MODULE, number_of(context), (limit, value))
-FIRST_USE(cuFuncLoad, (CUfunction function), BLOCK_MODULE, number_of(function), (function))
+FIRST_USE(cuFuncLoad, (CUfunction function), BLOCK_MODULE, number_of(module_of(function)), (function))
 
-#define UNLOAD(symbol, type, kind)                                                                   \
-  CUresult symbol(type handle) {                                                                     \
-    struct block block;                                                                              \
-    if (inside_driver || !memory_take(kind, number_of(handle), &block)) return REAL(symbol)(handle); \
-    CUresult result = IN_DRIVER(REAL(symbol)(handle));                                               \
-    if (result == CUDA_SUCCESS)                                                                      \
-      memory_freed(&block);                                                                          \
-    else                                                                                             \
-      memory_put_back(&block);                                                                       \
-    return result;                                                                                   \
-  }
-UNLOAD(cuModuleUnload, CUmodule, BLOCK_MODULE)
-UNLOAD(cuLibraryUnload, CUlibrary, BLOCK_LIBRARY)
+CUresult cuModuleUnload(CUmodule module) {
+  struct block block;
+  if (inside_driver || !memory_take(BLOCK_MODULE, number_of(module), &block))
+    return REAL(cuModuleUnload)(module);
+  CUresult result = IN_DRIVER(REAL(cuModuleUnload)(module));
+  if (result == CUDA_SUCCESS)
+    memory_freed(&block);
+  else
+    memory_put_back(&block);
+  return result;
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+  struct block blocks[LIBRARY_CONTEXTS];
+  if (inside_driver) return REAL(cuLibraryUnload)(library);
+  uint32_t count = overhead_take_library(number_of(library), blocks);
+  CUresult result = IN_DRIVER(REAL(cuLibraryUnload)(library));
+  for (uint32_t i = 0; i < count; i++)
+    if (result == CUDA_SUCCESS)
+      memory_freed(&blocks[i]);
+    else
+      memory_put_back(&blocks[i]);
+  return result;
+}

@@ -7,6 +7,7 @@
 #include "grants.h"
 #include "hooks.h"
 #include "hooks_nvml.h"
+#include "pools.h"
 
 struct card *nvml_card(nvmlDevice_t device) {
   char uuid[NVML_UUID_SIZE] = {0};
@@ -15,9 +16,17 @@ struct card *nvml_card(nvmlDevice_t device) {
   return card_of_uuid(uuid);
 }
 
+/* So that this process shows no more than it has; not while it is asked on a pool's behalf. */
+static void settle_pools(const struct card *card) {
+  if (!inside_driver) pools_settle(card);
+}
+
 /* A card without a memory of its own but the host's has no figure for it, its share has. */
 static struct card *card_to_show(nvmlReturn_t result, nvmlDevice_t device) {
-  return result == NVML_SUCCESS || result == NVML_ERROR_NOT_SUPPORTED ? nvml_card(device) : NULL;
+  bool shown = result == NVML_SUCCESS || result == NVML_ERROR_NOT_SUPPORTED;
+  struct card *card = shown ? nvml_card(device) : NULL;
+  if (card != NULL) settle_pools(card);
+  return card;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory) {
@@ -44,12 +53,30 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_
 
 /* --- processes ---------------------------------------------------------------------------------------- */
 
+/* One process may hold memory by several grants: of those `more` behind the others who is already there is
+   there once. */
+static uint32_t merged(struct region_process *processes, uint32_t count, uint32_t more) {
+  uint32_t all = count;
+  for (uint32_t i = count; i < count + more; i++) {
+    uint32_t same = 0;
+    while (same < count && (processes[i].pid == 0 || processes[same].pid != processes[i].pid)) same++;
+    if (same < count)
+      processes[same].bytes += processes[i].bytes;
+    else
+      processes[all++] = processes[i];
+  }
+  return all;
+}
+
 struct region_process *nvml_living(const struct card *card, uint32_t *count) {
   uint32_t capacity = card->count * TESSERA_SLOTS;
   struct region_process *processes = malloc(capacity * sizeof *processes);
   *count = 0;
-  for (uint32_t i = 0; processes != NULL && i < card->count; i++)
-    *count += region_processes(&card->grants[i]->region, processes + *count, capacity - *count);
+  settle_pools(card);
+  for (uint32_t i = 0; processes != NULL && i < card->count; i++) {
+    uint32_t more = region_processes(&card->grants[i]->region, processes + *count, capacity - *count);
+    *count = i == 0 ? more : merged(processes, *count, more);
+  }
   return processes;
 }
 

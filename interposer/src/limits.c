@@ -67,6 +67,18 @@ bool limits_valid(const struct tessera_limits *shared, uint64_t bytes) {
          shared->cap_count <= TESSERA_CAPS;
 }
 
+struct tessera_cap limits_tightest_cap(const struct tessera_limits *shared) {
+  struct tessera_cap least = {.memory_bytes = 0};
+  uint32_t count = load_relaxed(&shared->cap_count);
+  for (uint32_t i = 0; i < count && i < TESSERA_CAPS; i++) {
+    uint64_t bytes = load_relaxed(&shared->caps[i].memory_bytes);
+    uint32_t cores = load_relaxed(&shared->caps[i].cores);
+    if (bytes != 0 && (least.memory_bytes == 0 || bytes < least.memory_bytes)) least.memory_bytes = bytes;
+    if (cores != 0 && (least.cores == 0 || cores < least.cores)) least.cores = cores;
+  }
+  return least;
+}
+
 struct pace_limits limits_pace(const struct tessera_limits *shared, uint64_t now) {
   struct pace_limits found = {.cores = 0, .stretch = LIMITS_NO_STRETCH};
   for (int try = 0; try < TRIES; try++) {

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "atomics.h"
+#include "card_memory.h"
 #include "log.h"
 #include "pools.h"
 
@@ -11,20 +11,11 @@ uint64_t memory_rounded(uint64_t bytes) {
   return bytes > UINT64_MAX - GRANULE ? bytes : (bytes + GRANULE - 1) / GRANULE * GRANULE;
 }
 
-static bool reserve_in(struct grant *grant, const struct charge *charge, uint64_t bytes) {
-  return region_reserve_part(&grant->region, charge->part, bytes, grant_limit(grant), grant_cap(grant));
-}
-
-/* One block is charged to one grant: the first that has room. */
-static bool try_card(struct charge *charge, const struct card *card) {
-  if (charge->bytes == 0) charge->grant = card->grants[0]; /* nothing fits always, also over the limit */
-  if (charge->bytes == 0) return true;
-  for (uint32_t i = 0; i < card->count; i++) {
-    if (!reserve_in(card->grants[i], charge, charge->bytes)) continue;
-    charge->grant = card->grants[i];
-    return true;
-  }
-  return false;
+/* Nothing fits always, also over the limit. */
+static bool try_card(struct charge *charge, struct card *card) {
+  if (charge->bytes != 0 && !card_reserve(card, charge->part, charge->bytes)) return false;
+  charge->card = card;
+  return true;
 }
 
 static void tell_refused(struct card *card, uint64_t bytes) {
@@ -34,7 +25,7 @@ static void tell_refused(struct card *card, uint64_t bytes) {
 }
 
 bool memory_reserve_for(struct charge *charge, struct card *card, enum region_part part, uint64_t bytes) {
-  charge->grant = NULL;
+  charge->card = NULL;
   charge->bytes = memory_rounded(bytes);
   charge->part = part;
   if (card == NULL || try_card(charge, card)) return true;
@@ -49,20 +40,28 @@ bool memory_reserve(struct charge *charge, uint64_t bytes) {
   return memory_reserve_for(charge, card, REGION_MEMORY, bytes);
 }
 
+static bool grow(const struct charge *charge, uint64_t more) {
+  return card_reserve(charge->card, charge->part, more) ||
+         (pools_give_way(charge->card) && card_reserve(charge->card, charge->part, more));
+}
+
 bool memory_adjust(struct charge *charge, uint64_t bytes) {
   uint64_t wanted = memory_rounded(bytes);
-  if (charge->grant == NULL || wanted == charge->bytes) return true;
-  if (wanted > charge->bytes && !reserve_in(charge->grant, charge, wanted - charge->bytes)) return false;
-  if (wanted < charge->bytes)
-    region_release_part(&charge->grant->region, charge->part, charge->bytes - wanted);
+  if (charge->card == NULL || wanted == charge->bytes) return true;
+  if (wanted > charge->bytes && !grow(charge, wanted - charge->bytes)) return false;
+  if (wanted < charge->bytes) card_release(charge->card, charge->part, charge->bytes - wanted);
   charge->bytes = wanted;
   return true;
 }
 
+void memory_hold(struct charge *charge, uint64_t bytes) {
+  uint64_t more = memory_rounded(bytes) - charge->bytes;
+  if (card_hold(charge->card, charge->part, more)) charge->bytes += more;
+}
+
 void memory_cancel(struct charge *charge) {
-  if (charge->grant != NULL && charge->bytes != 0)
-    region_release_part(&charge->grant->region, charge->part, charge->bytes);
-  charge->grant = NULL;
+  if (charge->card != NULL && charge->bytes != 0) card_release(charge->card, charge->part, charge->bytes);
+  charge->card = NULL;
 }
 
 static enum region_part part_of_kind(uint16_t kind) {
@@ -75,16 +74,16 @@ void memory_freed(const struct block *block) {
   if (block->pool != 0 && block->pool != BLOCK_SPILLED)
     pools_freed(block);
   else
-    region_release_part(&grant_at(block->grant)->region, part_of_kind(block->kind), block->bytes);
+    card_release(card_at(block->card), part_of_kind(block->kind), block->bytes);
 }
 
 static bool commit(struct charge *charge, enum block_kind kind, uint64_t number, uint32_t pool) {
   struct block stale;
-  if (charge->grant == NULL) return true;
+  if (charge->card == NULL) return true;
   struct block block = {.address = number,
                         .bytes = charge->bytes,
                         .context = charge->context,
-                        .grant = (uint16_t)grant_number(charge->grant),
+                        .card = (uint16_t)card_number(charge->card),
                         .kind = (uint16_t)kind,
                         .pool = pool};
   if (!blocks_add(&block, &stale)) {
@@ -114,6 +113,7 @@ void memory_put_back(const struct block *block) {
 }
 
 void memory_context_joins(CUcontext context, CUcontext into) {
+  grants_forget_contexts();
   if (grants_load() == GRANTS_READY) blocks_hand_over(context, into);
 }
 

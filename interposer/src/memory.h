@@ -23,7 +23,7 @@
 #define GRANULE 512u
 
 struct charge {
-  struct grant *grant; /* NULL: not limited */
+  struct card *card; /* NULL: not limited */
   CUcontext context;
   uint64_t bytes;
   enum region_part part;
@@ -39,8 +39,12 @@ bool memory_reserve(struct charge *charge, uint64_t bytes);
 /* For a card, whatever context is current; `card` NULL: not limited. */
 bool memory_reserve_for(struct charge *charge, struct card *card, enum region_part part, uint64_t bytes);
 
-/* The driver took another size than was reserved. false: over the limit; the charge is as before. */
+/* The driver took another size than was reserved. Where that does not fit, pools give way first. false: over the
+   limit; the charge is as before. */
 bool memory_adjust(struct charge *charge, uint64_t bytes);
+
+/* The same for what can't be given back to the driver: charged, room or not. */
+void memory_hold(struct charge *charge, uint64_t bytes);
 
 void memory_cancel(struct charge *charge);
 

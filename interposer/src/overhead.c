@@ -22,7 +22,7 @@
 /* Bigger than any module: then it was somebody else's. */
 #define MOST_BY_FREE_MEMORY (UINT64_C(2) << 30)
 
-static struct lock starting;
+static struct lock starting, committing;
 static atomic_int nvml_state; /* 0: not tried, 1: usable, 2: not there */
 
 static bool nvml_usable(void) {
@@ -162,10 +162,40 @@ static bool found_out(const struct overhead *overhead, uint64_t *bytes) {
   return true;
 }
 
+/* A library is loaded in each context that uses it: as many blocks, told by the low bits, which a handle leaves
+   free. 0: there are too many; that one's charge stays until the process ends. */
+static uint64_t number_in(uint64_t library, const void *context) {
+  struct block block;
+  for (uint64_t i = 0; i < LIBRARY_CONTEXTS; i++)
+    if (!blocks_find(BLOCK_LIBRARY, library | i, &block) || block.context == context) return library | i;
+  return 0;
+}
+
+uint32_t overhead_take_library(uint64_t number, struct block blocks[LIBRARY_CONTEXTS]) {
+  uint32_t count = 0;
+  for (uint64_t i = 0; i < LIBRARY_CONTEXTS; i++)
+    if (memory_take(BLOCK_LIBRARY, number | i, &blocks[count])) count++;
+  return count;
+}
+
+/* What the same handle took before in the same context is one block with it. */
+static bool commit(struct charge *charge, enum block_kind kind, uint64_t number) {
+  struct block before;
+  lock_take(&committing);
+  if (kind == BLOCK_LIBRARY) number = number_in(number, charge->context);
+  if (blocks_find(kind, number, &before) && before.context == charge->context &&
+      blocks_take(kind, number, &before))
+    charge->bytes += before.bytes;
+  bool done = number == 0 || memory_commit(charge, kind, number);
+  lock_leave(&committing);
+  return done;
+}
+
 bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind kind, uint64_t number,
                   CUcontext context) {
   struct charge *charge = &overhead->charge;
   uint64_t bytes = 0;
+  bool fits = true;
   if (overhead->card == NULL) return true;
   if (result != CUDA_SUCCESS) {
     memory_cancel(charge);
@@ -175,19 +205,17 @@ bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind ki
   if (!overhead->taken_over && found_out(overhead, &bytes)) {
     if (charge->part == REGION_CONTEXTS)
       store_relaxed(&overhead->card->grants[0]->region.usage->context_bytes, memory_rounded(bytes));
-    if (!memory_adjust(charge, bytes)) {
-      memory_cancel(charge);
-      return false;
-    }
+    fits = memory_adjust(charge, bytes);
+    if (!fits && !overhead->stays) memory_cancel(charge);
+    if (!fits && !overhead->stays) return false;
+    if (!fits) memory_hold(charge, bytes);
   }
-  if (charge->bytes == 0) return true;
-  /* A library's modules of several contexts are one block. */
-  struct block before;
-  if (blocks_take(kind, number, &before)) charge->bytes += before.bytes;
-  return memory_commit(charge, kind, number);
+  if (charge->bytes == 0) return fits;
+  return commit(charge, kind, number) && fits;
 }
 
 void overhead_reset(void) {
   starting.word = 0;
+  committing.word = 0;
   atomic_store_explicit(&nvml_state, 0, memory_order_relaxed);
 }

@@ -23,14 +23,20 @@ struct overhead {
   bool taken_over;
   bool by_process;    /* NVML's list of processes is known to work */
   bool may_take_over; /* if others have measured it until it is there */
+  bool stays;         /* it can't be given back: charged where there is no room, too. Set by the caller */
 };
 
 /* `kind`: of a context (context_kind.h); 0: it is measured in any case. */
 bool overhead_begin(struct overhead *overhead, struct card *card, enum region_part part, uint32_t kind);
 
-/* false: over the limit (or no memory for the book-keeping); cancelled, the caller gives it back. */
+/* false: over the limit (or no memory for the book-keeping); cancelled, the caller gives it back, unless it
+   stays. */
 bool overhead_end(struct overhead *overhead, CUresult result, enum block_kind kind, uint64_t number,
                   CUcontext context);
+
+/* Takes the blocks of a library out, one per context that it was loaded in; returns how many. */
+#define LIBRARY_CONTEXTS 8
+uint32_t overhead_take_library(uint64_t number, struct block blocks[LIBRARY_CONTEXTS]);
 
 /* In a forked child. */
 void overhead_reset(void);

@@ -33,11 +33,16 @@ static void follow_rate(struct tessera_usage *usage, uint32_t rate, uint64_t now
     change_rate(&usage->time_ready_ns, before, rate, now);
 }
 
+/* From when on device time is repaid that is taken now. What is later than that is scribbled over, or from
+   another boot. */
+static uint64_t repaid_from(uint64_t ready, uint64_t now) {
+  return floor_of(ready > now + MOST_NS ? now : ready, now);
+}
+
 static uint64_t admit_at(uint64_t *word, uint32_t rate, uint64_t now, uint64_t uncharged, uint64_t cost) {
   uint64_t ready = load_acquire(word), later = scaled(uncharged, 100, rate), next;
   do {
-    uint64_t believed = ready > now + MOST_NS ? now : ready; /* from another boot, or scribbled over */
-    uint64_t from = floor_of(believed, now);
+    uint64_t from = repaid_from(ready, now);
     if (from + later > now) return from + later;
     next = from + scaled(cost, 100, rate);
   } while (!swap_if(word, &ready, next));
@@ -57,6 +62,12 @@ uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, ui
                     uint64_t cost) {
   follow_rate(usage, rate, now);
   return admit_at(&usage->time_ready_ns, rate, now, uncharged, cost);
+}
+
+uint64_t pace_look(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged) {
+  follow_rate(usage, rate, now);
+  uint64_t ready = repaid_from(load_acquire(&usage->time_ready_ns), now) + scaled(uncharged, 100, rate);
+  return ready > now ? ready : 0;
 }
 
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference) {

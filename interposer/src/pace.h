@@ -21,6 +21,9 @@
 uint64_t pace_admit(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged,
                     uint64_t cost);
 
+/* The same, but nothing is taken in any case. */
+uint64_t pace_look(struct tessera_usage *usage, uint32_t rate, uint64_t now, uint64_t uncharged);
+
 /* The true cost was that much more (or less) than what was taken. */
 void pace_correct(struct tessera_usage *usage, uint32_t rate, uint64_t now, int64_t difference);
 

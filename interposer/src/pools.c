@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "atomics.h"
+#include "card_memory.h"
 #include "hooks.h"
 #include "memory.h"
 #include "usage.h"
@@ -24,50 +25,65 @@ struct pool {
   struct card *card;            /* NULL: not limited */
   CUdevice graphs_of;           /* a device; -1: a pool with a handle */
   _Atomic bool destroyed;
-  _Atomic uint64_t used;             /* bytes of its live blocks */
-  uint64_t charged[GRANTS_PER_CARD]; /* by grant of the card */
-  _Atomic uint64_t total;            /* the sum of `charged`, for a look without the lock */
-  uint64_t piece;                    /* what it has reserved is a multiple of this */
+  _Atomic uint64_t used;    /* bytes of its live blocks */
+  _Atomic uint64_t charged; /* to the card */
+  uint64_t piece;           /* what it has reserved is a multiple of this */
 };
 
 static struct pool pools[POOLS];
 static _Atomic uint32_t pool_count;
 static struct lock adding;
 
-/* Which pool each device takes from; NULL: to be asked. */
-static _Atomic(struct pool *) current[DEVICES];
+/* Which pool each device takes from: 1 + its number, above it the round in which that was found out. Whoever
+   changes a device's pool begins another round, so what somebody finds out meanwhile is forgotten with it. */
+#define ROUND_SHIFT 16
+_Static_assert(POOLS < 1u << ROUND_SHIFT, "a pool's number fits below the round");
+static _Atomic uint64_t current[DEVICES];
+static _Atomic uint64_t round_now = 1;
 
 /* --- finding ------------------------------------------------------------------------------------------ */
 
 static struct pool *known(CUmemoryPool handle, CUdevice graphs_of) {
   uint32_t count = atomic_load_explicit(&pool_count, memory_order_acquire);
   for (uint32_t i = 0; i < count; i++)
-    if (atomic_load_explicit(&pools[i].handle, memory_order_relaxed) == handle &&
+    if (atomic_load_explicit(&pools[i].handle, memory_order_acquire) == handle &&
         pools[i].graphs_of == graphs_of && !pools[i].destroyed)
       return &pools[i];
   return NULL;
 }
 
-/* A destroyed pool without blocks makes room; NULL: there are too many. */
-static struct pool *place(void) {
-  uint32_t count = atomic_load_explicit(&pool_count, memory_order_relaxed);
-  for (uint32_t i = 0; i < count; i++)
-    if (pools[i].destroyed && atomic_load_explicit(&pools[i].used, memory_order_relaxed) == 0)
-      return &pools[i];
-  return count < POOLS ? &pools[count] : NULL;
+/* Takes the lock of a pool of which nothing is left, neither blocks nor a charge. */
+static bool take_over(struct pool *pool) {
+  if (!pool->destroyed || !lock_try(&pool->lock)) return false;
+  if (pool->destroyed && atomic_load_explicit(&pool->used, memory_order_relaxed) == 0 &&
+      atomic_load_explicit(&pool->charged, memory_order_relaxed) == 0)
+    return true;
+  lock_leave(&pool->lock);
+  return false;
 }
 
-static struct pool *added(CUmemoryPool handle, CUdevice graphs_of, struct card *card) {
+/* For a new one, with its lock; NULL: there are `most`. */
+static struct pool *place(uint32_t most) {
+  uint32_t count = atomic_load_explicit(&pool_count, memory_order_relaxed);
+  for (uint32_t i = 0; i < count; i++)
+    if (take_over(&pools[i])) return &pools[i];
+  if (count >= most) return NULL;
+  lock_take(&pools[count].lock);
+  return &pools[count];
+}
+
+static struct pool *added(CUmemoryPool handle, CUdevice graphs_of, struct card *card, uint32_t most) {
   lock_take(&adding);
   struct pool *pool = known(handle, graphs_of);
-  if (pool == NULL && (pool = place()) != NULL) {
+  if (pool == NULL && (pool = place(most)) != NULL) {
     pool->card = card;
     pool->graphs_of = graphs_of;
     pool->piece = GRANULE;
-    atomic_store_explicit(&pool->handle, handle, memory_order_relaxed);
+    atomic_store_explicit(&pool->handle, handle, memory_order_release);
     pool->destroyed = false;
     if (pool == &pools[atomic_load_explicit(&pool_count, memory_order_relaxed)])
       atomic_fetch_add_explicit(&pool_count, 1, memory_order_release);
+    lock_leave(&pool->lock);
   }
   lock_leave(&adding);
   return pool;
@@ -75,90 +91,99 @@ static struct pool *added(CUmemoryPool handle, CUdevice graphs_of, struct card *
 
 static struct pool *limited(struct pool *pool) { return pool != NULL && pool->card != NULL ? pool : NULL; }
 
-static struct pool *current_of(CUdevice device) {
+static uint64_t this_round(void) { return atomic_load_explicit(&round_now, memory_order_acquire); }
+
+static struct pool *ask_current(CUdevice device) {
   CUmemoryPool handle = NULL;
   struct card *card = card_of_device(device);
+  uint64_t round = this_round();
   if (card == NULL || DRIVER(cuDeviceGetMemPool)(&handle, device) != CUDA_SUCCESS || handle == NULL)
     return NULL;
   struct pool *pool = known(handle, -1);
-  pool = limited(pool != NULL ? pool : added(handle, -1, card));
-  atomic_store_explicit(&current[device], pool, memory_order_release);
+  pool = limited(pool != NULL ? pool : added(handle, -1, card, POOLS));
+  if (pool != NULL)
+    atomic_store_explicit(&current[device], round << ROUND_SHIFT | (uint64_t)(pool - pools + 1),
+                          memory_order_release);
   return pool;
 }
 
-struct pool *pools_of_stream(CUstream stream) {
-  if (!grants_hold()) return NULL;
-  CUdevice device = device_of_stream(stream);
+/* The pool that a device takes from. NULL: not limited. */
+static struct pool *current_of(CUdevice device) {
   if (device < 0 || device >= DEVICES) return NULL;
-  struct pool *pool = atomic_load_explicit(&current[device], memory_order_acquire);
-  return pool != NULL ? pool : current_of(device);
+  uint64_t found = atomic_load_explicit(&current[device], memory_order_acquire);
+  if (found >> ROUND_SHIFT != this_round()) return ask_current(device);
+  return &pools[(found & ((1u << ROUND_SHIFT) - 1)) - 1];
 }
 
-void pools_forget_current(void) {
-  for (int device = 0; device < DEVICES; device++)
-    atomic_store_explicit(&current[device], NULL, memory_order_release);
+struct pool *pools_hold_current(CUdevice device) {
+  for (;;) {
+    uint64_t round = this_round();
+    struct pool *pool = current_of(device);
+    if (pool == NULL) return NULL;
+    lock_take(&pool->lock);
+    if (this_round() == round) return pool;
+    lock_leave(&pool->lock);
+  }
+}
+
+void pools_changed_current(struct pool *held) {
+  atomic_fetch_add_explicit(&round_now, 1, memory_order_acq_rel);
+  if (held != NULL) lock_leave(&held->lock);
 }
 
 /* A default pool is asked for in several ways; here it is looked for among the devices'. */
 struct pool *pools_by_handle(CUmemoryPool handle) {
   CUmemoryPool found;
+  uint64_t bytes;
   if (!grants_hold() || handle == NULL) return NULL;
   CUcontext context;
   struct card *card = card_current(&context);
   struct pool *pool = known(handle, -1);
   if (pool != NULL) return limited(pool);
+  if (DRIVER(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
+    return NULL; /* it is none: the driver says so */
   int count = 0;
   DRIVER(cuDeviceGetCount)(&count);
   for (CUdevice device = 0; device < count; device++)
     if (DRIVER(cuDeviceGetDefaultMemPool)(&found, device) == CUDA_SUCCESS && found == handle)
       card = card_of_device(device);
-  return limited(added(handle, -1, card));
+  return limited(added(handle, -1, card, POOLS));
 }
 
 struct pool *pools_of_graphs(CUdevice device) {
   struct card *card = card_of_device(device);
   if (card == NULL) return NULL;
   struct pool *pool = known(NULL, device);
-  return limited(pool != NULL ? pool : added(NULL, device, card));
+  return limited(pool != NULL ? pool : added(NULL, device, card, POOLS));
 }
 
-void pools_learn(CUmemoryPool handle, const struct cuda_location *location) {
-  if (grants_load() != GRANTS_READY || handle == NULL) return;
-  bool on_card = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-  if (known(handle, -1) == NULL) added(handle, -1, on_card ? card_of_device(location->id) : NULL);
+/* What programs make leaves room for what devices have: a pool of their own, one for graphs. */
+bool pools_learn(CUmemoryPool handle, const struct cuda_location *location, bool made) {
+  uint32_t most = made ? POOLS - 2 * DEVICES : POOLS;
+  if (grants_load() != GRANTS_READY || handle == NULL) return true;
+  struct card *card = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? card_of_device(location->id) : NULL;
+  return known(handle, -1) != NULL || added(handle, -1, card, most) != NULL;
 }
 
 /* --- charging, with the pool's lock ------------------------------------------------------------------- */
 
 static uint64_t charged(const struct pool *pool) {
-  return atomic_load_explicit(&pool->total, memory_order_relaxed);
+  return atomic_load_explicit(&pool->charged, memory_order_relaxed);
 }
 
-static void add_charge(struct pool *pool, uint32_t grant, uint64_t bytes) {
-  pool->charged[grant] += bytes;
-  atomic_store_explicit(&pool->total, charged(pool) + bytes, memory_order_relaxed);
+static void add_charge(struct pool *pool, uint64_t bytes) {
+  atomic_store_explicit(&pool->charged, charged(pool) + bytes, memory_order_relaxed);
 }
 
 static bool reserve(struct pool *pool, uint64_t bytes) {
-  if (bytes == 0) return true;
-  for (uint32_t i = 0; i < pool->card->count; i++) {
-    struct grant *grant = pool->card->grants[i];
-    if (!region_reserve_part(&grant->region, REGION_MEMORY, bytes, grant_limit(grant), grant_cap(grant)))
-      continue;
-    add_charge(pool, i, bytes);
-    return true;
-  }
-  return false;
+  if (bytes != 0 && !card_reserve(pool->card, REGION_MEMORY, bytes)) return false;
+  add_charge(pool, bytes);
+  return true;
 }
 
 static void release(struct pool *pool, uint64_t bytes) {
-  for (uint32_t i = pool->card->count; i-- > 0 && bytes != 0;) {
-    uint64_t part = pool->charged[i] < bytes ? pool->charged[i] : bytes;
-    if (part == 0) continue;
-    region_release(&pool->card->grants[i]->region, part);
-    add_charge(pool, i, -part);
-    bytes -= part;
-  }
+  card_release(pool->card, REGION_MEMORY, bytes);
+  add_charge(pool, -bytes);
 }
 
 /* What the driver has reserved for the pool; where it can't say, what is in use. */
@@ -178,8 +203,7 @@ static uint64_t reserved(const struct pool *pool) {
 static void settle_at(struct pool *pool, uint64_t now) {
   uint64_t before = charged(pool);
   if (now < before) release(pool, before - now);
-  if (now > before && region_reserve(&pool->card->grants[0]->region, now - before, UINT64_MAX))
-    add_charge(pool, 0, now - before);
+  if (now > before && card_hold(pool->card, REGION_MEMORY, now - before)) add_charge(pool, now - before);
 }
 
 static void settle(struct pool *pool) { settle_at(pool, reserved(pool)); }
@@ -223,7 +247,7 @@ static bool reserve_for(struct pool *pool, uint64_t bytes) {
 bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) {
   charge->pool = pool;
   charge->bytes = memory_rounded(bytes);
-  charge->grant = pool == NULL ? NULL : pool->card->grants[0];
+  charge->card = pool == NULL ? NULL : pool->card;
   if (pool == NULL) return true;
   lock_take(&pool->lock);
   if (keeps_enough(pool, charge->bytes)) {
@@ -240,6 +264,16 @@ bool pools_begin(struct pool_charge *charge, struct pool *pool, uint64_t bytes) 
   charge->expected = charged(pool);
   if (!fits) lock_leave(&pool->lock);
   return fits;
+}
+
+bool pools_begin_current(struct pool_charge *charge, CUstream stream, uint64_t bytes) {
+  for (;;) {
+    uint64_t round = this_round();
+    struct pool *pool = grants_hold() ? current_of(device_of_stream(stream)) : NULL;
+    bool fits = pools_begin(charge, pool, bytes);
+    if (pool == NULL || this_round() == round) return fits;
+    if (fits) pools_end(charge, CUDA_ERROR_NOT_READY, 0); /* the device takes from another one by now */
+  }
 }
 
 /* The address is 0 for a graph, whose blocks are the driver's own affair. */
@@ -322,13 +356,18 @@ void pools_settle_after_wait(void) {
     if (pools[i].graphs_of < 0 && may_have_shrunk(&pools[i])) settle_one(&pools[i]);
 }
 
-void pools_destroyed(CUmemoryPool handle) {
+struct pool *pools_hold_dying(CUmemoryPool handle) {
   struct pool *pool = known(handle, -1);
-  if (pool == NULL) return;
+  if (pool == NULL) return NULL;
   lock_take(&pool->lock);
   pool->destroyed = true;
-  if (pool->card != NULL) settle(pool);
-  lock_leave(&pool->lock);
+  return pool;
+}
+
+void pools_destroyed(struct pool *held, bool is_gone) {
+  if (held != NULL) held->destroyed = is_gone;
+  if (held != NULL && held->card != NULL) settle(held);
+  pools_changed_current(held);
 }
 
 bool pools_give_way(const struct card *card) {
@@ -355,7 +394,7 @@ bool pools_give_way(const struct card *card) {
 
 void pools_reset(void) {
   memset(pools, 0, sizeof pools);
-  pools_forget_current();
+  atomic_fetch_add_explicit(&round_now, 1, memory_order_relaxed);
   atomic_store_explicit(&pool_count, 0, memory_order_relaxed);
   adding.word = 0;
 }

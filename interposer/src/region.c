@@ -153,8 +153,6 @@ static struct tessera_process *own_slot(struct region *region) {
   return &region->usage->process[atomic_load_explicit(&region->owner, memory_order_relaxed) - 1];
 }
 
-bool region_register(struct region *region) { return region_slot(region) != NULL; }
-
 struct tessera_process *region_slot(struct region *region) {
   struct tessera_process *slot = region_known_slot(region);
   if (slot != NULL) return slot;
@@ -209,23 +207,15 @@ static bool reserve(struct region *region, enum region_part part, uint64_t bytes
   return false;
 }
 
-bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit) {
-  return region_reserve_part(region, REGION_MEMORY, bytes, limit, REGION_NO_CAP);
-}
-
-bool region_reserve_part(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
-                         uint64_t cap) {
+bool region_reserve(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
+                    uint64_t cap) {
   lock_take(&region->lock);
   bool fits = reserve(region, part, bytes, limit, cap);
   lock_leave(&region->lock);
   return fits;
 }
 
-void region_release(struct region *region, uint64_t bytes) {
-  region_release_part(region, REGION_MEMORY, bytes);
-}
-
-void region_release_part(struct region *region, enum region_part part, uint64_t bytes) {
+void region_release(struct region *region, enum region_part part, uint64_t bytes) {
   lock_take(&region->lock);
   uint64_t held = held_for(region, part);
   if (bytes > held) bytes = held;
@@ -241,20 +231,23 @@ static bool sweep_is_due(const struct tessera_usage *usage, uint64_t now) {
   return (now > swept ? now - swept : swept - now) > SWEEP_NS + high * high * SWEEP_SLOT_NS;
 }
 
-/* Without a slot nobody takes anything from the dead; they are then only left out of the sum. */
-static uint64_t sum_of_living(struct region *region) {
+/* Of one container, or of all. Without a slot nobody takes anything from the dead; they are then only left out of
+   the sum. */
+static uint64_t sum_of_living(struct region *region, const uint64_t *container) {
   uint32_t high = usage_slots_high(region->usage);
   int file = region_file(region), pid;
   uint64_t total = 0;
-  for (uint32_t i = 0; i < high; i++)
-    if (slot_taken(&region->usage->process[i]) && slot_alive(file, i, &pid))
-      total += usage_held(region->usage, i);
+  for (uint32_t i = 0; i < high; i++) {
+    const struct tessera_process *slot = &region->usage->process[i];
+    if (container != NULL && load_relaxed(&slot->container) != *container) continue;
+    if (slot_taken(slot) && slot_alive(file, i, &pid)) total += usage_held(region->usage, i);
+  }
   return total;
 }
 
 uint64_t region_used(struct region *region) {
   struct tessera_usage *usage = region->usage;
-  if (!owns_slot(region)) return sum_of_living(region);
+  if (!owns_slot(region)) return sum_of_living(region, NULL);
   /* Alone in the first slot, there is nobody to die. */
   if (usage_slots_high(usage) <= 1) return usage_total(usage);
   uint64_t swept = load_relaxed(&usage->swept_ns), now = clock_coarse();
@@ -268,13 +261,9 @@ uint64_t region_used(struct region *region) {
 }
 
 uint64_t region_used_by_container(struct region *region) {
-  uint64_t sum = 0;
+  if (!owns_slot(region)) return sum_of_living(region, &region->container);
   region_used(region); /* sweeps, at times */
-  uint32_t high = usage_slots_high(region->usage);
-  for (uint32_t i = 0; i < high; i++)
-    if (load_relaxed(&region->usage->process[i].container) == region->container)
-      sum += usage_held(region->usage, i);
-  return sum;
+  return account_sum(region->usage, region->container) * TESSERA_GRANULE;
 }
 
 uint32_t region_processes(struct region *region, struct region_process *processes, uint32_t capacity) {
@@ -297,8 +286,7 @@ uint32_t region_processes(struct region *region, struct region_process *processe
 
 void region_after_fork(struct region *region) {
   /* The child's copy of the descriptor carries no lock; closing it takes none from the parent. */
-  if (region->file >= 0) close(region->file);
-  region->file = -1;
+  region_close(region);
   region->owner = 0;
   region->start_ns = 0;
   for (int part = 0; part < REGION_PARTS; part++) region->held[part] = 0;

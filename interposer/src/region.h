@@ -42,10 +42,8 @@ struct region {
    (EPROTO). */
 int region_open(struct region *region, const char *path);
 
-/* Takes a slot, where this process has none. false: none to be had (logged). */
-bool region_register(struct region *region);
-
-/* This process's slot, or NULL. Counters of it may be added to atomically. */
+/* This process's slot, taken where it has none; NULL: none to be had (logged). Counters of it may be added to
+   atomically. */
 struct tessera_process *region_slot(struct region *region);
 
 /* The same, but NULL also where that takes more than a look. */
@@ -57,15 +55,11 @@ static inline struct tessera_process *region_known_slot(struct region *region) {
   return start == atomic_load_explicit(&region->start_ns, memory_order_relaxed) ? slot : NULL;
 }
 
-/* Reserves so many bytes if the total stays within the limit; dead processes are swept first where it would
- * not. */
-bool region_reserve(struct region *region, uint64_t bytes, uint64_t limit);
-void region_release(struct region *region, uint64_t bytes);
-
-/* The same for any part, and with a cap on what the processes of this container hold together. */
-bool region_reserve_part(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
-                         uint64_t cap);
-void region_release_part(struct region *region, enum region_part part, uint64_t bytes);
+/* Reserves so many bytes if the total stays within the limit, and what the processes of this container hold
+   within the cap; dead processes are swept first where it would not. */
+bool region_reserve(struct region *region, enum region_part part, uint64_t bytes, uint64_t limit,
+                    uint64_t cap);
+void region_release(struct region *region, enum region_part part, uint64_t bytes);
 
 /* The total, at most 5 ms behind the death of a process. No slot needed. */
 uint64_t region_used(struct region *region);

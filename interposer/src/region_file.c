@@ -79,12 +79,21 @@ int region_open(struct region *region, const char *path) {
   return 0;
 }
 
-int region_file(struct region *region) {
+/* The program may have closed it, and opened something else under its number. */
+static bool has_descriptor(const struct region *region) {
   struct stat status;
+  return region->file >= 0 && fstat(region->file, &status) == 0 && status.st_dev == region->device &&
+         status.st_ino == region->inode;
+}
+
+void region_close(struct region *region) {
+  if (has_descriptor(region)) close(region->file);
+  region->file = -1;
+}
+
+int region_file(struct region *region) {
   struct flock lock;
-  if (region->file >= 0 && fstat(region->file, &status) == 0 && status.st_dev == region->device &&
-      status.st_ino == region->inode)
-    return region->file;
+  if (has_descriptor(region)) return region->file;
   region->file = open_high(region->path);
   if (region->file >= 0 && region->owner != 0) record_lock(region->file, F_SETLK, region->owner - 1, &lock);
   return region->file;

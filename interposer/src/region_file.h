@@ -11,6 +11,9 @@
    somebody else's by now, start_ns tells, and the process registers anew). */
 int region_file(struct region *region);
 
+/* The same for a forked child, whose copy has no locks. */
+void region_close(struct region *region);
+
 /* Before the slot is written to: 0, or an errno. */
 int region_slot_room(int file, uint32_t slot);
 

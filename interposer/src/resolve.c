@@ -23,7 +23,6 @@
 #include <string.h>
 
 #include "hooks.h"
-#include "lock.h"
 #include "log.h"
 #include "symbols.h"
 
@@ -111,9 +110,8 @@ static inline dlsym_function *real_dlsym(void) {
    the table's order. */
 #define INDEX_SIZE 2048u
 _Static_assert(HOOK_COUNT * 4 <= INDEX_SIZE, "the index is at most half full");
-static uint16_t name_index[INDEX_SIZE];
+static _Atomic uint16_t name_index[INDEX_SIZE];
 static atomic_bool name_index_ready;
-static struct lock name_index_lock;
 
 static unsigned int hash_name(const char *name) {
   unsigned int hash = 2166136261u;
@@ -121,23 +119,24 @@ static unsigned int hash_name(const char *name) {
   return hash ^ hash >> 15;
 }
 
-static void add_to_index(const char *name, int number) {
+static void add_to_index(uint16_t index[INDEX_SIZE], const char *name, int number) {
   unsigned int place = hash_name(name) % INDEX_SIZE;
-  while (name_index[place] != 0) place = (place + 1) % INDEX_SIZE;
-  name_index[place] = (uint16_t)(number + 1);
+  while (index[place] != 0) place = (place + 1) % INDEX_SIZE;
+  index[place] = (uint16_t)(number + 1);
 }
 
+/* Threads that come at the same time all do this and write the same values: of a lock, a child that is forked
+   meanwhile would have nobody to leave it. */
 static void fill_index(void) {
-  lock_take(&name_index_lock);
-  if (!atomic_load_explicit(&name_index_ready, memory_order_relaxed)) {
-    for (int number = 0; number < HOOK_COUNT; number++) {
-      const struct row *row = &rows[number];
-      add_to_index(row->symbol, number);
-      if (row->base != NULL && strcmp(row->base, row->symbol) != 0) add_to_index(row->base, number);
-    }
-    atomic_store_explicit(&name_index_ready, true, memory_order_release);
+  uint16_t index[INDEX_SIZE] = {0};
+  for (int number = 0; number < HOOK_COUNT; number++) {
+    const struct row *row = &rows[number];
+    add_to_index(index, row->symbol, number);
+    if (row->base != NULL && strcmp(row->base, row->symbol) != 0) add_to_index(index, row->base, number);
   }
-  lock_leave(&name_index_lock);
+  for (unsigned int place = 0; place < INDEX_SIZE; place++)
+    atomic_store_explicit(&name_index[place], index[place], memory_order_relaxed);
+  atomic_store_explicit(&name_index_ready, true, memory_order_release);
 }
 
 static unsigned int first_place(const char *name) {
@@ -147,7 +146,7 @@ static unsigned int first_place(const char *name) {
 
 /* The next row that may be of the name; -1: there is none any more. */
 static int next_row(unsigned int *place) {
-  int number = name_index[*place] - 1;
+  int number = atomic_load_explicit(&name_index[*place], memory_order_relaxed) - 1;
   *place = (*place + 1) % INDEX_SIZE;
   return number;
 }
@@ -301,9 +300,6 @@ void *hook_for_answer(const char *name, void *answer, uint64_t flags) {
 #ifndef TESSERA_SHIM
 /* --- dlsym -------------------------------------------------------------------------------------------- */
 
-/* Whether an address belongs to a driver library (any copy of it), to this library, or to somebody else. */
-enum owner { OWNER_DRIVER, OWNER_HOOK, OWNER_OTHER };
-
 /* The name of the file that an address belongs to. */
 static const char *file_of(const void *address) {
   Dl_info info;
@@ -316,11 +312,6 @@ static bool is_drivers(const char *file, enum library library) {
   return strncmp(file, stems[library], strlen(stems[library])) == 0;
 }
 
-static enum owner owner_of(void *address, enum library library, void *hook) {
-  if (address == hook) return OWNER_HOOK;
-  return is_drivers(file_of(address), library) ? OWNER_DRIVER : OWNER_OTHER;
-}
-
 /* A driver that only leads to another library, whose functions have the same names (WSL2), would be led back to
    itself. */
 static bool is_asked_by_driver(const void *caller) {
@@ -328,24 +319,26 @@ static bool is_asked_by_driver(const void *caller) {
   return is_drivers(file, LIBRARY_CUDA) || is_drivers(file, LIBRARY_NVML);
 }
 
+/* What the name means to the whole program, in which this library stands before the driver. */
+static void *lookup_behind(const struct row *row) {
+  dlsym_function *lookup = real_dlsym();
+  void *driver = loaded_library((enum library)row->library);
+  if (driver == NULL || lookup(driver, row->symbol) == NULL) return lookup(RTLD_NEXT, row->symbol);
+  return row->hook;
+}
+
 /* A name of the table. An absent name stays absent, somebody else's function of that name stays his; for
    RTLD_NEXT the answer is the hook wherever the driver is loaded: from a caller before this library it is the
    next in line, from one behind it the driver's is, which the hook stands for. */
 static void *lookup_hook(void *handle, const char *name, int number) {
   const struct row *row = &rows[number];
-  enum library library = (enum library)row->library;
   dlsym_function *lookup = real_dlsym();
   if (lookup == NULL) return NULL;
-  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
-    void *driver = loaded_library(library);
-    if (driver == NULL || lookup(driver, name) == NULL) return lookup(RTLD_NEXT, name);
-    return row->hook;
-  }
+  if (handle == RTLD_NEXT) return lookup_behind(row);
   void *address = lookup(handle, name);
-  if (address == NULL) return NULL;
-  if (atomic_load_explicit(&beside_shim, memory_order_relaxed)) return address;
-  if (owner_of(address, library, row->hook) == OWNER_OTHER) return address;
-  return row->hook;
+  if (address == row->hook) return lookup_behind(row);
+  if (address == NULL || atomic_load_explicit(&beside_shim, memory_order_relaxed)) return address;
+  return is_drivers(file_of(address), (enum library)row->library) ? row->hook : address;
 }
 
 #if defined(__clang__)

@@ -31,11 +31,13 @@ struct sample {
   _Atomic int stage;
   uint32_t sharers; /* when it began */
   uint32_t others;  /* launches that others had timed when it began */
+  uint32_t held;    /* calls under way that may end the context */
+  bool is_resident; /* the others reckon with it */
 };
 
 static struct sample samples[SAMPLES];
 static struct lock samples_lock; /* over stages, contexts and events; never held over a record */
-atomic_bool samples_captured;
+_Atomic int samples_captures;
 static _Atomic uint32_t pending_samples;
 
 /* By the number of the grant; written under the lock. */
@@ -43,15 +45,14 @@ static uint64_t charged_until[GRANTS]; /* up to here the card's time is charged 
 static uint64_t waited_for[GRANTS];    /* what of others' turns is made good by turns to come */
 static _Atomic uint32_t pending_long[GRANTS];
 
-void samples_capture_begun(void) { atomic_store_explicit(&samples_captured, true, memory_order_relaxed); }
+void samples_capture_begins(void) { atomic_fetch_add_explicit(&samples_captures, 1, memory_order_relaxed); }
+void samples_capture_ended(void) { atomic_fetch_sub_explicit(&samples_captures, 1, memory_order_relaxed); }
 
 /* Event queries and creation would end a capture that another stream of this thread, or with the global mode
-   any thread, has begun; in relaxed mode they don't. */
+   any thread, has begun or is about to begin; in relaxed mode they don't. */
 static int relax_captures(void) {
   int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  if (!atomic_load_explicit(&samples_captured, memory_order_relaxed) ||
-      !driver_has(CALL_cuThreadExchangeStreamCaptureMode))
-    return -1;
+  if (!driver_has(CALL_cuThreadExchangeStreamCaptureMode)) return -1;
   return DRIVER(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS ? mode : -1;
 }
 
@@ -61,38 +62,39 @@ static void restore_captures(int mode) {
 
 bool stream_captures(CUstream stream, bool per_thread) {
   int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (!atomic_load_explicit(&samples_captured, memory_order_relaxed)) return false;
+  if (!samples_captures_go_on()) return false;
   CUresult result = per_thread && driver_has(CALL_cuStreamIsCapturing_ptsz)
                         ? DRIVER(cuStreamIsCapturing_ptsz)(stream, &status)
                         : DRIVER(cuStreamIsCapturing)(stream, &status);
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static void destroy_events(struct sample *sample) {
-  if (sample->context == NULL) return;
-  DRIVER(cuEventDestroy_v2)(sample->start);
-  DRIVER(cuEventDestroy_v2)(sample->end);
-  sample->context = NULL;
+static bool make_event(CUevent *event) {
+  if (*event == NULL && DRIVER(cuEventCreate)(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) *event = NULL;
+  return *event != NULL;
 }
 
-/* Events work in one context only. */
+static void destroy_event(CUevent *event) {
+  if (*event != NULL) DRIVER(cuEventDestroy_v2)(*event);
+  *event = NULL;
+}
+
+/* Events work in one context only, here the current one. */
 static bool make_events(struct sample *sample, CUcontext context) {
-  if (sample->context == context) return true;
-  destroy_events(sample);
-  if (DRIVER(cuEventCreate)(&sample->start, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
-  if (DRIVER(cuEventCreate)(&sample->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    DRIVER(cuEventDestroy_v2)(sample->start);
-    return false;
+  if (sample->context != context) {
+    destroy_event(&sample->start);
+    destroy_event(&sample->end);
   }
   sample->context = context;
-  return true;
+  return make_event(&sample->start) && make_event(&sample->end);
 }
 
 static struct sample *open_sample(CUcontext context) {
   struct sample *best = NULL;
   lock_take(&samples_lock);
   for (int i = 0; i < SAMPLES; i++) {
-    if (atomic_load_explicit(&samples[i].stage, memory_order_relaxed) != STAGE_IDLE) continue;
+    bool is_idle = atomic_load_explicit(&samples[i].stage, memory_order_relaxed) == STAGE_IDLE;
+    if (!is_idle || samples[i].held != 0) continue;
     if (best == NULL || (best->context != context && samples[i].context == NULL)) best = &samples[i];
     if (samples[i].context != context) continue;
     best = &samples[i];
@@ -102,6 +104,22 @@ static struct sample *open_sample(CUcontext context) {
   if (best != NULL) atomic_store_explicit(&best->stage, STAGE_OPEN, memory_order_relaxed);
   lock_leave(&samples_lock);
   return best;
+}
+
+/* The stream's context, made current if it is not: events of another don't go into it. NULL: there is none. */
+static CUcontext enter_context(CUstream stream, bool *has_pushed) {
+  CUcontext current = NULL, own = NULL;
+  *has_pushed = false;
+  if (DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current == NULL) return NULL;
+  if (is_default_stream(stream) || !driver_has(CALL_cuStreamGetCtx)) return current;
+  if (DRIVER(cuStreamGetCtx)(stream, &own) != CUDA_SUCCESS || own == NULL || own == current) return current;
+  *has_pushed = DRIVER(cuCtxPushCurrent_v2)(own) == CUDA_SUCCESS;
+  return *has_pushed ? own : current;
+}
+
+static void leave_context(bool has_pushed) {
+  CUcontext popped;
+  if (has_pushed) DRIVER(cuCtxPopCurrent_v2)(&popped);
 }
 
 static CUresult record(CUevent event, const struct sample_of *of) {
@@ -124,11 +142,12 @@ static uint32_t timed_by_others(struct grant *grant) {
 }
 
 /* A kernel comes that may be long: until its time is known, the other processes reckon with it. */
-static void enter(const struct sample *sample) {
+static void enter(struct sample *sample) {
   struct grant *grant = sample->of.grant;
   struct tessera_process *slot = region_slot(&grant->region);
   uint64_t apart = atomic_load_explicit(&sample->of.estimate->apart_ns, memory_order_relaxed);
-  if (slot == NULL || sample->of.launches != 1) return;
+  sample->is_resident = slot != NULL && sample->of.launches == 1;
+  if (!sample->is_resident) return;
   uint64_t until = load_relaxed(&slot->resident_until), from = sample->begun_ns;
   if (atomic_fetch_add_explicit(&pending_long[grant_number(grant)], 1, memory_order_relaxed) == 0)
     store_relaxed(&slot->resident_ns, from);
@@ -144,22 +163,24 @@ static void leave(const struct sample *sample) {
   struct grant *grant = sample->of.grant;
   struct tessera_process *slot = region_slot(&grant->region);
   uint32_t number = grant_number(grant);
-  if (slot == NULL || sample->of.launches != 1) return;
+  if (!sample->is_resident) return;
   uint32_t before = atomic_fetch_sub_explicit(&pending_long[number], 1, memory_order_relaxed);
-  store_relaxed(&slot->resident_ns, before == 1 ? 0 : charged_until[number]);
+  if (slot != NULL) store_relaxed(&slot->resident_ns, before == 1 ? 0 : charged_until[number]);
 }
 
-static void count_timed(struct grant *grant, uint64_t change) {
-  struct tessera_process *slot = region_slot(&grant->region);
-  if (slot != NULL) add_relaxed(&slot->timed, change);
+/* Only on the slot where it was counted: one that was lost meanwhile began anew. */
+static void count_timed(const struct sample *sample, uint64_t change) {
+  struct tessera_process *slot = region_slot(&sample->of.grant->region);
+  if (slot != NULL && (change == 1 || load_relaxed(&slot->timed) != 0)) add_relaxed(&slot->timed, change);
 }
 
 int sample_begin(const struct sample_of *of) {
-  CUcontext context = NULL;
-  if (DRIVER(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context == NULL) return -1;
+  bool has_pushed;
+  CUcontext context = enter_context(of->stream, &has_pushed);
   int mode = relax_captures();
-  struct sample *sample = open_sample(context);
+  struct sample *sample = context != NULL ? open_sample(context) : NULL;
   restore_captures(mode);
+  leave_context(has_pushed);
   if (sample == NULL) return -1;
   sample->of = *of;
   sample->begun_ns = sample->running_ns = clock_now();
@@ -169,7 +190,7 @@ int sample_begin(const struct sample_of *of) {
   }
   atomic_fetch_add_explicit(&of->estimate->pending, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&pending_samples, 1, memory_order_relaxed);
-  count_timed(of->grant, 1);
+  count_timed(sample, 1);
   add_relaxed(&of->grant->region.usage->timings, 1u);
   atomic_fetch_add_explicit(&of->grant->timings, 1, memory_order_relaxed);
   sample->others = timed_by_others(of->grant);
@@ -178,20 +199,24 @@ int sample_begin(const struct sample_of *of) {
   return (int)(sample - samples);
 }
 
+/* With the lock. */
 static void close_sample(struct sample *sample) {
   atomic_fetch_sub_explicit(&sample->of.estimate->pending, 1, memory_order_relaxed);
   atomic_fetch_sub_explicit(&pending_samples, 1, memory_order_relaxed);
-  count_timed(sample->of.grant, (uint64_t)-1);
+  count_timed(sample, (uint64_t)-1);
   leave(sample);
   atomic_store_explicit(&sample->stage, STAGE_IDLE, memory_order_release);
 }
 
 void sample_end(int number, CUresult launched) {
   struct sample *sample = &samples[number];
-  if (launched == CUDA_SUCCESS && record(sample->end, &sample->of) == CUDA_SUCCESS)
+  if (launched == CUDA_SUCCESS && record(sample->end, &sample->of) == CUDA_SUCCESS) {
     atomic_store_explicit(&sample->stage, STAGE_PENDING, memory_order_release);
-  else
-    close_sample(sample);
+    return;
+  }
+  lock_take(&samples_lock);
+  close_sample(sample);
+  lock_leave(&samples_lock);
 }
 
 /* Whether other processes of the grant had kernels on the card too, at least one of them timed. */
@@ -288,7 +313,8 @@ static uint64_t look_at(struct sample *sample, uint64_t now) {
 static int pending_in_order(struct sample *found[SAMPLES]) {
   int count = 0;
   for (int i = 0; i < SAMPLES; i++) {
-    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) != STAGE_PENDING) continue;
+    bool is_pending = atomic_load_explicit(&samples[i].stage, memory_order_acquire) == STAGE_PENDING;
+    if (!is_pending || samples[i].held != 0) continue;
     int at = count++;
     for (; at > 0 && found[at - 1]->begun_ns > samples[i].begun_ns; at--) found[at] = found[at - 1];
     found[at] = &samples[i];
@@ -312,15 +338,35 @@ uint64_t samples_settle(void) {
   return again;
 }
 
-void samples_context_ends(CUcontext context) {
-  if (grants_are_none()) return; /* then no lock is taken, which a child of a fork could wait for */
+void samples_context_may_end(CUcontext context) {
+  /* Without grants no lock is taken, which a child of a fork could wait for. */
+  if (context == NULL || grants_are_none()) return;
   lock_take(&samples_lock);
   card_clock_context_ends(context);
+  for (int i = 0; i < SAMPLES; i++)
+    if (samples[i].context == context) samples[i].held++;
+  lock_leave(&samples_lock);
+}
+
+/* Its events have gone with it. */
+static void forget_events(struct sample *sample) {
+  sample->context = NULL;
+  sample->start = sample->end = NULL;
+  sample->held = 0;
+  if (atomic_load_explicit(&sample->stage, memory_order_acquire) == STAGE_PENDING) close_sample(sample);
+}
+
+void samples_context_looked(CUcontext context, bool has_ended) {
+  if (context == NULL || grants_are_none()) return;
+  lock_take(&samples_lock);
   for (int i = 0; i < SAMPLES; i++) {
-    if (samples[i].context != context) continue;
-    destroy_events(&samples[i]);
-    if (atomic_load_explicit(&samples[i].stage, memory_order_acquire) == STAGE_PENDING)
-      close_sample(&samples[i]);
+    struct sample *sample = &samples[i];
+    /* What isn't held is of another context, which has the handle by now. */
+    if (sample->context != context || sample->held == 0) continue;
+    if (has_ended)
+      forget_events(sample);
+    else
+      sample->held--;
   }
   lock_leave(&samples_lock);
 }

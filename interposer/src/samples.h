@@ -32,17 +32,24 @@ void sample_end(int number, CUresult launched);
    thread is at it. */
 uint64_t samples_settle(void);
 
-/* A stream capture was begun in this process: from now on own calls are made so that they don't end one. */
-void samples_capture_begun(void);
+/* Stream captures that go on in this process: while there are any, no launch is taken to be executed without
+   asking. One whose stream or context was destroyed counts for ever. */
+extern __attribute__((visibility("hidden"))) _Atomic int samples_captures;
+static inline bool samples_captures_go_on(void) {
+  return atomic_load_explicit(&samples_captures, memory_order_relaxed) > 0;
+}
 
-/* Whether there ever was one. */
-extern __attribute__((visibility("hidden"))) atomic_bool samples_captured;
+/* The driver is about to be asked for one; it has refused it, or one has ended. */
+void samples_capture_begins(void);
+void samples_capture_ended(void);
 
 /* Whether launches into the stream are recorded instead of executed. */
 bool stream_captures(CUstream stream, bool per_thread);
 
-/* The context ends, its events with it. */
-void samples_context_ends(CUcontext context);
+/* The driver is about to be asked for what may end the context, or NULL: its events are left alone until it is
+   known whether they have ended with it. */
+void samples_context_may_end(CUcontext context);
+void samples_context_looked(CUcontext context, bool has_ended);
 
 /* For a forked child: the events are the parent's. */
 void samples_reset(void);

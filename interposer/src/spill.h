@@ -9,9 +9,9 @@
 
 #include "memory.h"
 
-/* Whether an allocation of this grant goes on in managed memory after this answer of the driver. */
-static inline bool spills(const struct grant *grant, CUresult result) {
-  return result == CUDA_ERROR_OUT_OF_MEMORY && grant != NULL && grant_spills(grant);
+/* Whether an allocation of this card goes on in managed memory after this answer of the driver. */
+static inline bool spills(const struct card *card, CUresult result) {
+  return result == CUDA_ERROR_OUT_OF_MEMORY && card != NULL && card_spills(card);
 }
 
 /* Of the calling thread's context, for what was reserved. The charge is committed, or cancelled. */

@@ -128,21 +128,20 @@ static void debit(struct launch *launch, struct budget budget, uint64_t now, str
 
 _Atomic(struct grant *) throttle_only_grant;
 
-bool throttle_is_due(void) {
-  struct card *card = card_of_thread();
+bool throttle_is_due(CUstream stream) {
+  struct card *card = card_of_stream(stream);
   for (uint32_t i = 0; card != NULL && i < card->count; i++)
     if (!budget_was_never(card->grants[i])) return true;
   return false;
 }
 
 bool throttle_is_paid(const void *function, uint64_t blocks) {
-  return !atomic_load_explicit(&samples_captured, memory_order_relaxed) &&
-         estimate_is_paid(estimate_of(function, blocks));
+  return !samples_captures_go_on() && estimate_is_paid(estimate_of(function, blocks));
 }
 
 struct launch throttle_begin(const void *function, uint64_t blocks, CUstream stream, bool per_thread) {
   struct launch launch = {.grant = NULL, .debited = 0, .sample = -1};
-  struct card *card = card_of_thread();
+  struct card *card = card_of_stream(stream);
   if (card == NULL) return launch;
   uint64_t now = clock_coarse();
   struct grant *grant = card->count == 1 ? card->grants[0] : choose(card, now);

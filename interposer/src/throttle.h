@@ -43,8 +43,8 @@ static inline bool throttle_is_free(void) {
   return true;
 }
 
-/* Whether launches of the calling thread are limited at all: for what is not known to be one without asking. */
-bool throttle_is_due(void);
+/* Whether launches into the stream are limited at all: for what is not known to be one without asking. */
+bool throttle_is_due(CUstream stream);
 
 /* Whether the launch was paid for with one before it. */
 bool throttle_is_paid(const void *function, uint64_t blocks);

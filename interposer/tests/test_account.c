@@ -277,6 +277,13 @@ static void the_third_is_not_refused(void) {
   CHECK_EQUAL(account_change(usage, 3, start_of(3), 0, 2, &capped), ACCOUNT_DONE);
 }
 
+static void what_they_hold_is_of_one_moment(void) {
+  uint64_t sum = account_sum(usage, 7);
+  CHECK(sum == 3 || sum == 0);
+  CHECK_EQUAL(account_sum(usage, 8), 0);
+}
+
+static void seven_are_held(void) { CHECK_EQUAL(usage_total(usage), 7 * TESSERA_GRANULE); }
 static void all_hold(void) { CHECK_EQUAL(usage_total(usage), 9 * TESSERA_GRANULE); }
 
 /* Slots 1 and 3 were used; now a look at all finds that only slot 1 is, while slot 3 is taken again. */
@@ -354,6 +361,12 @@ static const struct scenario scenarios[] = {
      a_container_that_has_room,
      {the_third_is_not_refused, three_pass_from_first_to_second},
      all_hold,
+     4,
+     false},
+    {"a view of a container",
+     a_container_that_has_room,
+     {what_they_hold_is_of_one_moment, three_pass_from_first_to_second},
+     seven_are_held,
      4,
      false},
     {"slots that are looked at",

@@ -12,7 +12,7 @@
 static uint64_t address_of(uint64_t i) { return 0x100000000000ull + i * 512; }
 
 static void add(uint64_t address, uint64_t bytes, void *context) {
-  struct block block = {.address = address, .bytes = bytes, .context = context, .grant = 3}, stale;
+  struct block block = {.address = address, .bytes = bytes, .context = context, .card = 3}, stale;
   CHECK(blocks_add(&block, &stale));
   CHECK_EQUAL(stale.address, 0);
 }
@@ -23,7 +23,7 @@ static void test_every_block_is_found_once(void) {
   for (uint64_t i = 0; i < BLOCKS; i += 2) {
     CHECK(blocks_take(BLOCK_ADDRESS, address_of(i), &taken));
     CHECK_EQUAL(taken.bytes, i);
-    CHECK_EQUAL(taken.grant, 3);
+    CHECK_EQUAL(taken.card, 3);
     CHECK(!blocks_take(BLOCK_ADDRESS, address_of(i), &taken));
   }
   for (uint64_t i = 1; i < BLOCKS; i += 2) CHECK(blocks_take(BLOCK_ADDRESS, address_of(i), &taken));

@@ -55,6 +55,15 @@ static void test_a_refusal_takes_from_neither(void) {
   CHECK_EQUAL(usage.cap_ready_ns[1], cap);
 }
 
+/* Taken and given back, it would look to the container's other processes like an owed launch. */
+static void test_a_refusal_by_the_grant_does_not_touch_the_cap(void) {
+  reset(10, 50);
+  usage.time_rate = 10;
+  usage.time_ready_ns = START + MS;
+  CHECK_EQUAL(budget_admit(&grant, budget_of(&grant, START), START, 7 * MS), START + MS);
+  CHECK_EQUAL(usage.cap_ready_ns[1], 0);
+}
+
 static void test_what_is_put_right_is_in_both(void) {
   reset(50, 10);
   budget_correct(&grant, budget_of(&grant, START), START, 100 * (int64_t)MS);
@@ -100,6 +109,7 @@ static void test_what_is_free(void) {
 int main(void) {
   test_the_smaller_one_holds();
   test_a_refusal_takes_from_neither();
+  test_a_refusal_by_the_grant_does_not_touch_the_cap();
   test_what_is_put_right_is_in_both();
   test_who_does_not_know_its_cap_has_the_last_word();
   test_what_a_container_owes_follows_its_cap();

@@ -114,11 +114,26 @@ static void test_validity(void) {
   CHECK(!limits_valid(&limits, sizeof limits));
 }
 
+static void test_the_least_of_each_is_taken_of_the_caps(void) {
+  memset(&shared, 0, sizeof shared);
+  CHECK_EQUAL(limits_tightest_cap(&shared).memory_bytes, 0);
+  shared.cap_count = 3;
+  shared.caps[0] = (struct tessera_cap){.memory_bytes = 7, .cores = 0};
+  shared.caps[1] = (struct tessera_cap){.memory_bytes = 0, .cores = 30};
+  shared.caps[2] = (struct tessera_cap){.memory_bytes = 5, .cores = 40};
+  shared.caps[3] = (struct tessera_cap){.memory_bytes = 1, .cores = 1}; /* not in use */
+  CHECK_EQUAL(limits_tightest_cap(&shared).memory_bytes, 5);
+  CHECK_EQUAL(limits_tightest_cap(&shared).cores, 30);
+  shared.cap_count = UINT32_MAX;
+  CHECK_EQUAL(limits_tightest_cap(&shared).cores, 1);
+}
+
 int main(void) {
   test_readers_see_one_write();
   test_an_unfinished_write_is_noticed_and_repaired();
   test_cores_by_policy_and_lease();
   test_stretch_ends_half_a_minute_after_the_lease();
   test_validity();
+  test_the_least_of_each_is_taken_of_the_caps();
   puts("limits: ok");
 }

@@ -33,6 +33,9 @@ typedef void *CUcontext, *CUmodule, *CUfunction, *CUstream;
   X(cuMemAllocAsync, 11020, cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream))         \
   X(cuMemFreeAsync, 11020, cuMemFreeAsync, (CUdeviceptr address, CUstream stream))                           \
   X(cuMemGetInfo, 3020, cuMemGetInfo_v2, (size_t *free, size_t *total))                                      \
+  X(cuStreamCreate, 2000, cuStreamCreate, (CUstream * stream, unsigned flags))                               \
+  X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, (CUstream stream, int mode))                       \
+  X(cuStreamEndCapture, 10000, cuStreamEndCapture, (CUstream stream, void **graph))                          \
   X(cuModuleLoadData, 2000, cuModuleLoadData, (CUmodule * module, const void *image))                        \
   X(cuModuleGetFunction, 2000, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name)) \
   X(cuLaunchKernel, 4000, cuLaunchKernel,                                                                    \
@@ -125,6 +128,14 @@ static void use_card(void) {
   check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
+static void capture(void) {
+  CUstream stream;
+  void *graph;
+  check(cuda.cuStreamCreate(&stream, 1), "cuStreamCreate");
+  check(cuda.cuStreamBeginCapture(stream, 0), "cuStreamBeginCapture");
+  check(cuda.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+}
+
 static void hold(long blocks) {
   CUdeviceptr address;
   for (long i = 0; i < blocks; i++) check(cuda.cuMemAlloc(&address, 512), "cuMemAlloc");
@@ -183,6 +194,8 @@ int main(int count, char **words) {
   printf("\"async alloc+free\": %.1f, ", best(async, 60, 1000));
   printf("\"cuMemGetInfo\": %.1f, ", best(info, 60, 1000));
   printf("\"cuLaunchKernel\": %.1f, ", best(launch, 60, 500));
+  capture();
+  printf("\"cuLaunchKernel after a capture\": %.1f, ", best(launch, 60, 500));
   printf("\"cuInit + context\": %.1f}\n", start);
   return 0;
 }

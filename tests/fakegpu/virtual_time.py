@@ -41,7 +41,7 @@ class VirtualTime:
         """The environment of a program that reads this clock and takes no part."""
         return {"FAKEGPU_TIME": f"{self.file},-", "LD_PRELOAD": str(LIBRARY)}
 
-    def wait_for_members(self, seconds: float = 60.0) -> None:
+    def wait_for_members(self, seconds: float = 300.0) -> None:
         """Waits in real time until all programs have come; TimeoutError."""
         end = time.monotonic() + seconds
         while (come := self._library.virtual_time_members()) < self._places:
@@ -53,7 +53,7 @@ class VirtualTime:
         """CLOCK_MONOTONIC of the members, in nanoseconds."""
         return int(self._library.virtual_time_now())
 
-    def advance(self, seconds: float, patience: float = 120.0) -> None:
+    def advance(self, seconds: float, patience: float = 300.0) -> None:
         """Lets the members go on for so long; TimeoutError after `patience` real seconds."""
         error = self._library.virtual_time_advance(round(seconds * 1e9), round(patience * 1e9))
         if error != 0:

@@ -41,7 +41,10 @@ struct taking_part {
 struct taking_part *capture_part(CUstream stream);                          /* NULL: it takes part in none */
 struct taking_part *capture_join(struct capture *capture, CUstream stream); /* NULL: no memory */
 bool capture_joined(const struct capture *capture); /* whether all streams have come back to the origin */
+/* The part of a stream that is being captured; *result says what is wrong. Work on the legacy stream spoils captures
+   that it would wait for, a question about it doesn't (CUDA manual, cuStreamIsCapturing). */
 struct taking_part *capture_active(CUcontext context, CUstream stream, CUresult *result);
+struct taking_part *capture_asked(CUcontext context, CUstream stream, CUresult *result);
 struct capture *capture_begin(CUgraph graph, CUstream origin, CUstreamCaptureMode mode); /* NULL: no memory */
 void capture_end(struct capture *gone);                                                  /* its graph stays */
 bool frontier_add(struct frontier *frontier, const struct frontier *more);

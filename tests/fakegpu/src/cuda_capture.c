@@ -65,15 +65,26 @@ static bool frontier_set(struct frontier *frontier, CUgraphNode *nodes, size_t c
   return frontier_add(frontier, &(struct frontier){nodes, count});
 }
 
-/* Under driver_lock: the part of a stream that is being captured; *result says what is wrong. */
+/* The legacy stream would wait for a blocking one. */
+static bool in_the_way(const struct capture *capture, CUcontext context) {
+  return capture->origin->context == context && (capture->origin->flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
+struct taking_part *capture_asked(CUcontext context, CUstream stream, CUresult *result) {
+  *result = CUDA_SUCCESS;
+  for (struct capture *capture = captures; stream == NULL && capture != NULL; capture = capture->next)
+    if (in_the_way(capture, context)) *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return capture_part(stream);
+}
+
 struct taking_part *capture_active(CUcontext context, CUstream stream, CUresult *result) {
   *result = CUDA_SUCCESS;
   if (parts == NULL) return NULL;
   if (stream == NULL) {
     for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-      if (capture->origin->context == context && (capture->origin->flags & CU_STREAM_NON_BLOCKING) == 0) {
+      if (in_the_way(capture, context)) {
         capture->spoilt = true;
-        *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream would wait for that one */
+        *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       }
     return NULL;
   }

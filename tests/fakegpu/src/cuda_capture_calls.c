@@ -84,10 +84,10 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
   *status = STATUS_NONE;
   if (!capture_any()) return CUDA_SUCCESS;
   driver_lock();
-  const struct taking_part *part = capture_active(context, stream, &result);
+  const struct taking_part *part = capture_asked(context, stream, &result);
   if (part != NULL) *status = part->capture->spoilt ? STATUS_INVALIDATED : STATUS_ACTIVE;
   driver_unlock();
-  return result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? CUDA_SUCCESS : result;
+  return result;
 }
 
 CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, uint64_t *id,
@@ -99,7 +99,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
   if (result != CUDA_SUCCESS) return result;
   if (status == NULL) return CUDA_ERROR_INVALID_VALUE;
   driver_lock();
-  const struct taking_part *part = capture_active(context, stream, &result);
+  const struct taking_part *part = capture_asked(context, stream, &result);
   *status = part == NULL ? STATUS_NONE : part->capture->spoilt ? STATUS_INVALIDATED : STATUS_ACTIVE;
   if (*status == STATUS_ACTIVE) {
     if (id != NULL) *id = part->id;
@@ -109,7 +109,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
     if (need_count != NULL) *need_count = part->frontier.count;
   }
   driver_unlock();
-  return result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? CUDA_SUCCESS : result;
+  return result;
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, uint64_t *id,

@@ -8,6 +8,7 @@
 
 enum { UPDATE_ERROR = 1, UPDATE_TOPOLOGY_CHANGED = 2, UPDATE_TYPE_CHANGED = 3, UPDATE_NOT_SUPPORTED = 6 };
 #define INSTANTIATE_FLAGS 0xfull
+#define INSTANTIATE_AND_UPLOAD 2ull
 
 static struct object *spare;
 static unsigned execs_made;
@@ -80,6 +81,10 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cuGraphInstantiateWithFlags(made, graph, params->flags);
+  if (result == CUDA_SUCCESS && (params->flags & INSTANTIATE_AND_UPLOAD) != 0) {
+    result = cuGraphUpload(*made, params->upload_stream);
+    if (result != CUDA_SUCCESS) cuGraphExecDestroy(*made);
+  }
   params->error_node = NULL;
   params->result = result == CUDA_SUCCESS ? 0 : 1;
   return result;
@@ -108,13 +113,17 @@ CUresult cuGraphExecGetId(CUgraphExec exec, unsigned *id) {
   return CUDA_SUCCESS;
 }
 
-/* Puts the graph on the card ahead of its launch; memory is taken at the launch all the same (a guess). */
+/* Puts the graph on the card ahead of its launch. */
 CUresult cuGraphUpload(CUgraphExec exec, CUstream handle) {
   CUcontext context = NULL;
   CUstream stream = NULL;
   CUresult result = stream_resolve(handle, &context, &stream);
   if (result != CUDA_SUCCESS) return result;
-  return alive(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!alive(exec)) return CUDA_ERROR_INVALID_VALUE;
+  driver_lock();
+  result = steps_reserve_memory(exec);
+  driver_unlock();
+  return result;
 }
 
 static CUresult run(CUgraphExec exec, CUstream stream) {

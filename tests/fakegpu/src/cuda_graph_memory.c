@@ -158,6 +158,35 @@ CUresult steps_take_memory(CUgraphExec exec) {
   return CUDA_SUCCESS;
 }
 
+static bool has_live(CUgraphExec exec, CUdeviceptr address) {
+  for (size_t index = 0; index < exec->count; index++) {
+    const struct graph_memory *memory = exec->steps[index].work.memory;
+    if (memory != NULL && memory->live && memory->block->base == address) return true;
+  }
+  return false;
+}
+
+/* "Calling cudaGraphUpload can separate out the cost of allocation from the launch by performing all mappings
+ * for that graph immediately" (CUDA programming guide, "Graph memory nodes"): the pool has reserved, and keeps,
+ * what a launch then uses. */
+CUresult steps_reserve_memory(CUgraphExec exec) {
+  CUresult result = CUDA_SUCCESS;
+  size_t index = 0;
+  for (size_t step = 0; step < exec->count; step++) {
+    const struct graph_memory *memory = exec->steps[step].work.memory;
+    if (memory != NULL && memory->live) return CUDA_SUCCESS; /* it is all there since a launch */
+  }
+  for (; index < exec->count && result == CUDA_SUCCESS; index++) {
+    struct work *work = &exec->steps[index].work;
+    if (work->type == NODE_MEM_FREE && has_live(exec, work->params.freed)) graph_memory_free(work->params.freed);
+    if (work->memory == NULL || work->memory->live) continue;
+    result = pool_charge(work->memory->pool, work->memory->bytes);
+    if (result == CUDA_SUCCESS) set_live(work->memory, true);
+  }
+  give_back_from(exec, index);
+  return result;
+}
+
 static CUresult pool_of(CUdevice ordinal, CUmemoryPool *pool) {
   if (driver_ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   struct device *device = device_at(ordinal);

@@ -97,5 +97,6 @@ CUresult graph_memory_new(CUDA_MEM_ALLOC_NODE_PARAMS *params, CUcontext context,
 void graph_memory_drop(struct graph_memory *memory);
 void graph_memory_reuse(struct work *work, const CUgraphNode *needs, size_t need_count);
 CUresult steps_take_memory(CUgraphExec exec);
+CUresult steps_reserve_memory(CUgraphExec exec);
 
 #endif

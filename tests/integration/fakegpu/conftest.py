@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import cache
 from tests.fakegpu import driver_root
 from tests.fakegpu.virtual_time import VirtualTime
 
@@ -137,7 +138,7 @@ class Driver:
             ]
             clock.wait_for_members()
             clock.advance(seconds)
-            outputs = [process.communicate(timeout=60)[0] for process in processes]
+            outputs = [process.communicate(timeout=300)[0] for process in processes]
             ended = [process.returncode for process in processes]
         assert not any(ended), f"ended with {ended}: {outputs}"
         return outputs
@@ -165,7 +166,8 @@ def built() -> None:
         driver_root.BUILD.parent,
         f"PYTHON={sys.executable}",
     ]
-    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    with cache.locked("fakegpu"):  # of several processes of pytest one builds
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -103,6 +103,7 @@ spoil("query", lambda s: cuda.cuStreamQuery(s))
 spoil("context", lambda s: cuda.cuCtxSynchronize())
 spoil("legacy", lambda s: launch(f, 1, None), flags=0)
 spoil("legacy beside", lambda s: launch(f, 1, None), flags=1)
+spoil("legacy asked", lambda s: cuda.cuStreamIsCapturing(None, ctypes.byref(U())), flags=0)
 spoil("allocate", lambda s: allocate(64)[0])
 spoil("allocate relaxed", lambda s: allocate(64)[0], mode=2)
 spoil("outside", lambda s: cuda.cuStreamWaitEvent(s, outside, 0))
@@ -128,6 +129,7 @@ answer(**out)""",
         "context": [900, 901],
         "legacy": [906, 901],
         "legacy beside": [0, 0],
+        "legacy asked": [906, 0],
         "allocate": [900, 901],
         "allocate relaxed": [0, 0],
         "outside": [905, 0],

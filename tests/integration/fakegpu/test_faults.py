@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,10 @@ class Asker:
         answer = json.loads(self._process.stdout.readline())
         return answer["found"], answer["took"]
 
+    def is_answered(self, within: float) -> bool:
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], within)[0])
+
     def __call__(self, card: int) -> tuple[int, float]:
         self.send(card)
         return self.receive()
@@ -64,11 +68,9 @@ def test_calls_hang_until_told_otherwise(driver: Driver) -> None:
         ask = Asker(process)
         control(driver, "nvml", "--hang")
         ask.send(1)
-        time.sleep(0.3)
+        assert not ask.is_answered(within=0.5)
         control(driver, "nvml", "--ok")
-        found, took = ask.receive()
-        assert found == 1
-        assert took >= 0.3
+        assert ask.receive()[0] == 1
 
 
 def test_a_hanging_process_can_be_killed_and_starting_hangs_too(driver: Driver) -> None:
@@ -77,7 +79,7 @@ def test_a_hanging_process_can_be_killed_and_starting_hangs_too(driver: Driver) 
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         process.terminate()
-        assert process.wait(5) == -15
+        assert process.wait(60) == -15
     control(driver, "nvml", "--ok")
     assert driver.nvml("n.nvmlDeviceGetCount()") == 2
 

@@ -138,6 +138,30 @@ answer(sums=sums, idle=idle, text=text.value.decode(), pool=attributes, again=ag
     }
 
 
+def test_an_upload_reserves_what_a_launch_uses(driver: Driver) -> None:
+    """What lives one after the other in one place, once; the pool keeps it until somebody trims it."""
+    found = graphs(
+        driver,
+        """
+g = graph()
+a, first = add_alloc(g, [], 10 * MIB)
+freed = add("MemFree", g, [a], u64(first))
+b, second = add_alloc(g, [freed], 10 * MIB)
+c, third = add_alloc(g, [b], 20 * MIB)
+e = instantiate(g)
+check(cuda.cuGraphUpload(e, None))
+pools = [pool()]
+check(cuda.cuGraphUpload(e, None))
+check(cuda.cuGraphLaunch(e, None))
+check(cuda.cuGraphUpload(e, None))
+pools.append(pool())
+for address in (second, third): check(cuda.cuMemFree_v2(u64(address)))
+check(cuda.cuDeviceGraphMemTrim(0))
+answer(pools=pools, used=used(), room=allocate(23 << 30)[0], upload=cuda.cuGraphUpload(e, None))""",
+    )
+    assert found == {"pools": [[0, 30, 30, 30], [30, 30, 30, 30]], "used": 0, "room": 0, "upload": 0}
+
+
 def test_a_graph_that_does_not_fit_leaves_nothing(driver: Driver) -> None:
     found = graphs(
         driver,

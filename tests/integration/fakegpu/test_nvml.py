@@ -187,7 +187,7 @@ for i in (0, 1):
 begin = time.monotonic()
 try: n.nvmlEventSetWait(s, 100)
 except n.NVMLError_Timeout: answer(waited=time.monotonic() - begin)
-event = n.nvmlEventSetWait(s, 10000)
+event = n.nvmlEventSetWait(s, 60000)
 answer(index=n.nvmlDeviceGetIndex(event.device), type=event.eventType, code=event.eventData)"""
     with driver.spawn(*driver.client(code)) as process:
         assert process.stdout is not None
@@ -287,7 +287,7 @@ def test_nvidia_smi_lists_and_queries(driver: Driver) -> None:
 
 def test_nvidia_smi_shows_memory_and_processes(driver: Driver) -> None:
     alloc = str(program("cuda-alloc"))
-    with driver.spawn(alloc, "--total", "3000Mi", "--hold", "30") as holder:
+    with driver.spawn(alloc, "--total", "3000Mi", "--hold", "600") as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         table = driver.tool("nvidia-smi")

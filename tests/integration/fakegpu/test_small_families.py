@@ -106,19 +106,19 @@ def test_streams_write_words_and_wait_for_them(driver: Driver) -> None:
         MORE
         + """
 import threading
-written = []
+happened = []
 _, memory = allocate(64)
 check(cuda.cuMemsetD8_v2(memory, ctypes.c_ubyte(0), S(64)))
 one, two = stream(), stream()
 def later():
     check(cuda.cuCtxSetCurrent(context))
     time.sleep(0.5)
+    happened.append("writes")
     check(cuda.cuStreamWriteValue32_v2(one, memory, 5, 0))
 thread = threading.Thread(target=later)
 thread.start()
-begin = time.monotonic()
 check(cuda.cuStreamWaitValue32_v2(two, memory, 5, 0))
-waited = time.monotonic() - begin
+happened.append("has waited")
 thread.join()
 kinds = (4, 0), (5, 1), (4, 2), (2, 3)
 ready = [cuda.cuStreamWaitValue32_v2(two, memory, value, kind) for value, kind in kinds]
@@ -126,10 +126,9 @@ check(cuda.cuStreamWriteValue64_v2(one, u64(memory.value + 8), u64(1 << 40), 0))
 ready.append(cuda.cuStreamWaitValue64_v2(one, u64(memory.value + 8), u64(1 << 40), 1))
 errors = [cuda.cuStreamWriteValue32_v2(one, u64(memory.value + 1), 5, 0),
           cuda.cuStreamWaitValue32_v2(one, memory, 5, 9), cuda.cuStreamWriteValue32_v2(one, u64(0), 5, 0)]
-answer(waited=waited, ready=ready, errors=errors)""",
+answer(happened=happened, ready=ready, errors=errors)""",
     )
-    assert 0.1 < float(str(found.pop("waited"))) < 2
-    assert found == {"ready": [0] * 5, "errors": [1, 1, 1]}
+    assert found == {"happened": ["writes", "has waited"], "ready": [0] * 5, "errors": [1, 1, 1]}
 
 
 def test_a_batch_copies_all_its_pairs(driver: Driver) -> None:

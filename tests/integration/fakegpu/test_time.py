@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fakegpu.driver_root import program
-from tests.integration.fakegpu.conftest import INVENTORIES, Driver, eventually
+from tests.fakegpu.virtual_time import VirtualTime
+from tests.integration.fakegpu.conftest import INVENTORIES, Driver
 
 
 def burn(*arguments: str) -> list[str]:
@@ -52,7 +55,7 @@ def test_without_time_slices_a_kernel_is_never_interrupted(make_driver: Callable
 def test_a_killed_process_does_not_hold_the_card(make_driver: Callable[[str], Driver], slices: str) -> None:
     text = (INVENTORIES / "two-cards.ini").read_text()
     driver = make_driver(text.replace("time_slice_us = 2000", f"time_slice_us = {slices}"))
-    hog = "start(); f = kernel(); [launch(f, 5000) for _ in range(100)]; answer(ready=1); time.sleep(60)"
+    hog = "start(); f = kernel(); [launch(f, 5000) for _ in range(100)]; answer(ready=1); time.sleep(600)"
     waiter = "start(); f = kernel(); launch(f, 1); answer(ready=1); cuda.cuCtxSynchronize(); answer(done=1)"
     with driver.spawn(*driver.client(hog)) as first, driver.spawn(*driver.client(waiter)) as second:
         assert first.stdout is not None and second.stdout is not None
@@ -157,19 +160,24 @@ answer(mine=mine, other=states[0], waited=time.monotonic() - begin)""")
     assert found["waited"] > 0.03  # the synchronous copy waited for its own thread's stream
 
 
-def test_utilization_is_the_busy_share(driver: Driver) -> None:
-    """One kernel in four milliseconds, measured by the host over whole windows."""
+def test_utilization_is_the_busy_share(driver: Driver, tmp_path: Path) -> None:
+    """One kernel in four milliseconds."""
+    clock = VirtualTime(tmp_path / "clock")
     code = "start(); f = kernel()\nwhile True: launch(f, 1); cuda.cuCtxSynchronize(); time.sleep(0.003)"
-    with driver.spawn(*driver.client(code)) as process:
-        device = "n.nvmlDeviceGetHandleByIndex(0)"
-        gpu = f"n.nvmlDeviceGetUtilizationRates({device}).gpu"
-        own = f"[(s.pid, s.smUtil) for s in n.nvmlDeviceGetProcessUtilization({device}, 0)]"
-        assert eventually(lambda: bool(10 <= driver.nvml(gpu) <= 30))
-        ((pid, _),) = driver.nvml(own)
-        assert pid == process.pid
-        assert eventually(lambda: [10 <= busy <= 30 for _, busy in driver.nvml(own)] == [True])
-        assert driver.nvml("n.nvmlDeviceGetUtilizationRates(n.nvmlDeviceGetHandleByIndex(1)).gpu") == 0
-    assert eventually(lambda: bool(driver.nvml(gpu) == 0))
+    device = "n.nvmlDeviceGetHandleByIndex(0)"
+    gpu = f"n.nvmlDeviceGetUtilizationRates({device}).gpu"
+    own = f"[[s.pid, s.smUtil] for s in n.nvmlDeviceGetProcessUtilization({device}, 0)]"
+    other = "n.nvmlDeviceGetUtilizationRates(n.nvmlDeviceGetHandleByIndex(1)).gpu"
+
+    def seen(what: str) -> Any:
+        return driver.nvml(what, env=clock.observer())
+
+    with driver.spawn(*driver.client(code), env=clock.member()) as process:
+        clock.wait_for_members()
+        clock.advance(2)
+        assert [seen(gpu), seen(own), seen(other)] == [25, [[process.pid, 25]], 0]
+    clock.advance(2)
+    assert seen(gpu) == 0
 
 
 def test_contexts_and_modules_take_the_time_that_the_inventory_says(

@@ -58,7 +58,7 @@ def busy(driver: Driver, clock: VirtualTime) -> float:
 
 
 def lines(process: Popen[str]) -> list[dict[str, Any]]:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     return [json.loads(line) for line in output.splitlines()]
 
 

@@ -28,6 +28,10 @@ SHIM = {"libtessera-shim.so": "libcuda.so.1", "libtessera-shim-nvml.so": "libnvi
 MI = 1 << 20
 CARD_BYTES = {SMALL: 24 << 30, LARGE: 80 << 30}
 NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0", "nvidia1")
+PATIENCE = 300.0
+"""Seconds after which a program hangs: many times what the longest takes, since the machine may be busy."""
+HANGS = 30.0
+"""The same of one that does next to nothing."""
 
 
 def limits(uuid: str = SMALL, memory: int = 256 * MI, cores: int = 0, **others: Any) -> abi.Limits:
@@ -51,7 +55,7 @@ def answer_of(result: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(result.stdout)
 
 
-def finished(process: subprocess.Popen[str], timeout: float = 60) -> Any:
+def finished(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Any:
     """The JSON that a started program prints in the end."""
     output, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
@@ -201,7 +205,7 @@ class Bench:
                     stream.close()
 
     def run(
-        self, *words: str | Path, environment: Mapping[str, str] | None = None, timeout: float = 60
+        self, *words: str | Path, environment: Mapping[str, str] | None = None, timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         command = self.command(words, environment or {})
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)

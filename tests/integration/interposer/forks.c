@@ -30,7 +30,7 @@ extern result cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, uns
                              void *, void **, void **);
 
 #define NOT_INITIALIZED 3
-#define PATIENCE 20 /* seconds */
+#define PATIENCE 60 /* seconds */
 
 static const char image[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from interposer import abi
 from tests.integration.interposer.bench import MI, Bench
+from tests.integration.interposer.families import CUDA
+from tests.integration.interposer.test_views import nvml
 
 OUT_OF_MEMORY = 2
 LIMIT = 300 * MI
@@ -71,3 +74,48 @@ def test_a_cap_is_no_reservation(make_bench: Callable[..., Bench], roads: Path) 
     process.stdout.readline()
     found = trainer.answer(roads, "link", "edge", "plain")
     assert (found["held"], found["total"], found["free_after"]) == (50 * MI, 100 * MI, 50 * MI)
+
+
+FILL = (
+    CUDA
+    + """
+import sys
+use(0)
+count = 0
+while True:
+    code = 0
+    while code == 0:
+        code, address = alloc(10 * MI)
+        count += code == 0
+    print(json.dumps([code, 10 * count]), flush=True)
+    sys.stdin.readline()
+"""
+)
+
+
+@pytest.mark.parametrize("container", ["trainer", ""], ids=["named", "nameless"])
+def test_a_cap_that_changes_is_followed(make_bench: Callable[..., Bench], container: str) -> None:
+    """Without a name by the least of those that there are now."""
+    bench = make_bench(container=container)
+    bench.grant(memory=LIMIT, caps=caps(trainer=40 * MI, sidecar=90 * MI))
+    process = bench.start(sys.executable, "-c", FILL)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline()) == [OUT_OF_MEMORY, 40]
+    bench.grant(memory=LIMIT, caps=caps(trainer=80 * MI, sidecar=70 * MI))
+    process.stdin.write("on\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline()) == [OUT_OF_MEMORY, 80 if container else 70]
+
+
+def test_the_dead_of_a_container_are_out_of_its_views(make_bench: Callable[..., Bench], roads: Path) -> None:
+    """Also where nobody looks but who holds nothing himself."""
+    bench = make_bench(container="trainer")
+    bench.grant(memory=LIMIT, caps=caps(trainer=100 * MI))
+    process = bench.start(roads, "link", "fill", str(MI))
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert nvml(bench)[0]["memory"] == [100 * MI, 100 * MI, 0]
+    process.kill()
+    process.wait()
+    assert nvml(bench)[0]["memory"] == [100 * MI, 0, 100 * MI]

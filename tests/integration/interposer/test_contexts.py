@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench, finished
+from tests.integration.interposer.bench import LARGE, MI, PATIENCE, SMALL, Bench, finished
 from tests.integration.interposer.families import CUDA, LIMIT, OUT_OF_MEMORY, run
 
 
@@ -90,6 +90,67 @@ def test_a_context_of_another_card_is_charged_there(make_bench: Callable[..., Be
     assert found == {"small": 40, "large": 40}
 
 
+IMAGE = r"""
+image = b".version 8.0\n.target sm_52\n.address_size 64\n.visible .entry spin_ns(.param .u64 n)\n{ ret; }\n"
+library, module = P(), P()
+must(cuda.cuLibraryLoadData(ref(library), image, None, None, 0, None, None, 0))
+"""
+
+
+def test_a_library_is_charged_where_it_is_loaded(make_bench: Callable[..., Bench]) -> None:
+    """In each context that uses it, and until that ends or the library is unloaded."""
+    bench = make_bench(driver={"module": "6Mi"})
+    bench.grant("small", uuid=SMALL, memory=LIMIT)
+    bench.grant("large", uuid=LARGE, memory=LIMIT)
+    found = run(
+        bench,
+        f"""
+{IMAGE}
+use(0)
+second = P()
+must(cuda.cuCtxCreate_v2(ref(second), 0, 0))
+must(cuda.cuLibraryGetModule(ref(module), library))
+must(cuda.cuCtxSetCurrent(contexts[0]))
+must(cuda.cuLibraryGetModule(ref(module), library))
+use(1)
+must(cuda.cuLibraryGetModule(ref(module), library))
+def step(name):
+    out[name] = []
+    for context in contexts:
+        must(cuda.cuCtxSetCurrent(context))
+        out[name].append(used())
+step("loaded")
+must(cuda.cuCtxDestroy_v2(second))
+step("one-ended")
+must(cuda.cuLibraryUnload(library))
+step("unloaded")
+""",
+    )
+    assert found == {"loaded": [12, 6], "one-ended": [6, 6], "unloaded": [0, 0]}
+
+
+def test_what_is_loaded_on_first_use_is_charged_where_it_does_not_fit(
+    make_bench: Callable[..., Bench],
+) -> None:
+    """It can't be unloaded by itself, so it stays: the refusal is told once, and nothing else fits."""
+    bench = make_bench(driver={"module": "60Mi"})
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        f"""
+{IMAGE}
+use(0)
+code, block = alloc(250 * MI)
+out["loads"] = [cuda.cuLibraryGetModule(ref(module), library) for _ in range(2)]
+must(cuda.cuMemFree_v2(block))
+out["held"] = used()
+must(cuda.cuLibraryUnload(library))
+out["unloaded"] = used()
+""",
+    )
+    assert found == {"loads": [OUT_OF_MEMORY, 0], "held": 60, "unloaded": 0}
+
+
 USED = "out['used'] = used()\nprint(json.dumps(out))\n"
 FIRST = CUDA + "use(0)\n" + USED
 """A process's first context, as cudart makes it."""
@@ -103,7 +164,10 @@ OTHERS = {
 
 
 def charged(
-    bench: Bench, program: str = FIRST, environment: Mapping[str, str] | None = None, timeout: float = 60
+    bench: Bench,
+    program: str = FIRST,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = PATIENCE,
 ) -> int:
     """MiB that a process shows as used."""
     result = bench.run(sys.executable, "-c", program, environment=environment, timeout=timeout)
@@ -111,9 +175,9 @@ def charged(
     return int(json.loads(result.stdout)["used"])
 
 
-def contexts_take(bench: Bench, size: str) -> None:
+def contexts_take(bench: Bench, size: str, **more: str) -> None:
     """From now on; the card is as new, the grant as it was."""
-    bench.driver = {"context": size}
+    bench.driver = {"context": size, **more}
     bench.control("init", str(bench.state), str(bench.inventory()))
 
 
@@ -167,16 +231,18 @@ def test_a_context_of_a_card_without_a_grant_is_a_process_s_first_too(
 
 def test_where_nvml_shows_no_process_the_card_s_free_memory_tells(make_bench: Callable[..., Bench]) -> None:
     """A neighbour that allocates meanwhile spoils a figure, which then is nobody else's."""
-    bench = make_bench(driver={"context": "40Mi", "context_us": "1000000"})
+    bench = make_bench(driver={"context": "40Mi"})
     bench.grant(memory=LIMIT)
     bench.environment["FAKEGPU_HIDES_PROCESSES"] = "1"
     assert charged(bench) == 40
+    contexts_take(bench, "40Mi", context_us="5000000")
     spoilt = bench.start(sys.executable, "-c", FIRST)
-    while not bench.usage().processes:
+    while bench.held() == 0:  # it has looked then, and has its context, which still takes its time
+        assert spoilt.poll() is None, spoilt.communicate()
         time.sleep(0.01)
-    time.sleep(0.4)
     bench.control("stranger", str(bench.state), "0", str(90 * MI))
     assert finished(spoilt)["used"] == 130
+    contexts_take(bench, "40Mi")
     assert [charged(bench), charged(bench)] == [40, 40]
     bench.control("nvml", str(bench.state), "--hang")
     assert charged(bench) == 40

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.interposer.bench import LARGE, MI, SMALL, Bench, finished
+from tests.integration.interposer.bench import HANGS, LARGE, MI, SMALL, Bench, answer_of, finished
 
 ROADS = ["link", "dlsym", "next", "gpa1", "gpa2", "ptsz"]
 KINDS = [
@@ -123,9 +122,7 @@ def test_a_storm_of_kills_hangs_nobody(bench: Bench, roads: Path) -> None:
                 victim.stdout.readline()
             victim.send_signal(signal.SIGKILL)
             victim.wait()
-    began = time.monotonic()
-    assert bench.answer(roads, "link", "info")[0]["total"] == LIMIT
-    assert time.monotonic() - began < 5  # starting a program takes most of it
+    assert answer_of(bench.run(roads, "link", "info", timeout=HANGS))[0]["total"] == LIMIT
     assert set(finished(survivor)) <= {"0", str(OUT_OF_MEMORY)}
     assert bench.answer(roads, "link", "edge", "plain")["held"] == LIMIT
     assert bench.high_water() <= LIMIT
@@ -144,13 +141,6 @@ def test_limits_go_by_uuid(bench: Bench, roads: Path, order: str) -> None:
 def test_a_device_without_a_grant_is_passed_through(bench: Bench, roads: Path) -> None:
     bench.grant(uuid=SMALL, memory=LIMIT)
     assert [device["total"] for device in bench.answer(roads, "gpa2", "info")] == [LIMIT, 80 << 30]
-
-
-def test_two_grants_of_a_card_add_up(bench: Bench, roads: Path) -> None:
-    bench.grant("first", memory=LIMIT)
-    bench.grant("second", memory=LIMIT)
-    found = bench.answer(roads, "link", "edge", "plain")
-    assert (found["held"], found["total"]) == (2 * LIMIT, 2 * LIMIT)
 
 
 def test_a_limit_that_grows_is_followed(bench: Bench, roads: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from interposer import abi
+from tests.cluster import cache
 from tests.integration.interposer import debian
 from tests.integration.interposer.bench import FAKE, MI, ROOT, Bench
 from tests.integration.interposer.test_reach import LIBRARIES, output
@@ -54,7 +55,8 @@ def fake(machine: str) -> Path:
         f"ARCH={machine}",
         f"PYTHON={sys.executable}",
     ]
-    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    with cache.locked("fakegpu"):
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return FAKE.with_name(machine)
 

@@ -134,3 +134,109 @@ out["large"] = used()
 """,
     )
     assert found == {"codes": [0, OUT_OF_MEMORY], "small": 0, "large": 8}
+
+
+def test_more_pools_than_can_be_counted_are_refused(bench: Bench) -> None:
+    """None is made that would not be limited; those that are destroyed make room."""
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        """
+use(0)
+def fill():
+    pools = []
+    while len(pools) < 2000:
+        made = P()
+        code = cuda.cuMemPoolCreate(ref(made), ref(Pool(1, 0, Location(1, 0))))
+        if code != 0: return pools, [code, len(pools) > 500, made.value]
+        pools.append(made)
+    return pools, "never"
+for name in ("first", "second"):
+    pools, out[name] = fill()
+    code, address = alloc_from(pools[-1], LIMIT)
+    out[name + "-last"] = [code, alloc_from(pools[0], 512)[0], cuda.cuMemAllocAsync(ref(u64()), S(512), P())]
+    must(cuda.cuMemFreeAsync(address, P()))
+    for made in pools: must(cuda.cuMemPoolDestroy(made))
+""".replace("LIMIT", str(LIMIT)),
+    )
+    refused = [OUT_OF_MEMORY, True, None]
+    full = [0, OUT_OF_MEMORY, OUT_OF_MEMORY]
+    assert found == {"first": refused, "first-last": full, "second": refused, "second-last": full}
+    assert bench.high_water() == LIMIT
+
+
+def test_what_is_no_pool_any_more_is_the_driver_s_to_refuse(bench: Bench) -> None:
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        """
+use(0)
+gone = pool(0)
+must(cuda.cuMemPoolDestroy(gone))
+out["codes"] = [alloc_from(gone, size * MI)[0] for size in (1, 301)] + [cuda.cuMemPoolDestroy(gone)]
+default = P()
+must(cuda.cuDeviceGetDefaultMemPool(ref(default), 0))
+out["default"] = [cuda.cuMemPoolDestroy(default)] + [alloc_from(default, size * MI)[0] for size in (300, 1)]
+""",
+    )
+    assert found == {"codes": [1, 1, 1], "default": [1, 0, OUT_OF_MEMORY]}
+
+
+def test_nvml_shows_no_more_than_pools_have(bench: Bench) -> None:
+    """As CUDA does, also before anybody has waited for the card."""
+    bench.grant(memory=LIMIT)
+    found = run(
+        bench,
+        """
+import pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+def memory(): return pynvml.nvmlDeviceGetMemoryInfo(device).used
+def processes(): return pynvml.nvmlDeviceGetComputeRunningProcesses(device)[0].usedGpuMemory
+use(0)
+address = u64()
+for name, ask in (("memory", memory), ("processes", processes)):
+    must(cuda.cuMemAllocAsync(ref(address), S(200 * MI), P()))
+    out[name] = [ask() // MI]
+    must(cuda.cuMemFreeAsync(address, P()))
+    out[name].append(ask() // MI)
+""",
+    )
+    assert found == {"memory": [200, 0], "processes": [200, 0]}
+
+
+def test_whatever_context_is_current_at_the_free(bench: Bench) -> None:
+    """A block goes by the card that it lies on, a stream's by the stream's."""
+    bench.grant("small", uuid=SMALL, memory=LIMIT)
+    bench.grant("large", uuid=LARGE, memory=LIMIT)
+    found = run(
+        bench,
+        """
+use(0); use(1)
+small, large = contexts
+stream, address, second, third = P(), u64(), u64(), u64()
+def both():
+    seen = []
+    for context in contexts:
+        must(cuda.cuCtxSetCurrent(context))
+        must(cuda.cuCtxSynchronize())
+        seen.append(used())
+    return seen
+must(cuda.cuCtxSetCurrent(small))
+must(cuda.cuStreamCreate(ref(stream), 1))
+must(cuda.cuMemAllocAsync(ref(address), S(40 * MI), stream))
+must(cuda.cuCtxSetCurrent(large))
+must(cuda.cuMemAllocAsync(ref(second), S(20 * MI), stream))
+must(cuda.cuMemAllocAsync(ref(third), S(10 * MI), P()))
+code, plain = alloc(5 * MI)
+out["held"] = both()
+for block, of, current in ((address, P(), large), (second, stream, large), (third, P(), small)):
+    must(cuda.cuCtxSetCurrent(current))
+    must(cuda.cuMemFreeAsync(block, of))
+must(cuda.cuCtxSetCurrent(small))
+must(cuda.cuMemFree_v2(plain))
+out["end"] = both()
+""",
+    )
+    assert found == {"held": [60, 15], "end": [0, 0]}
+    assert [bench.high_water(0), bench.high_water(1)] == [60 * MI, 15 * MI]

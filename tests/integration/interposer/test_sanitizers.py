@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import cache
 from tests.integration.interposer.bench import MI, ROOT, Bench
 from tests.integration.interposer.conftest import compiled
 
@@ -47,7 +48,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def sanitized() -> Path:
     """The folder with a library per kind of check."""
     make = ["make", "-s", "-C", str(ROOT / "interposer"), f"PYTHON={sys.executable}", "sanitized"]
-    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    with cache.locked("sanitized"):  # of several processes of pytest one builds
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return ROOT / "interposer" / "build" / "tests"
 
@@ -77,6 +79,17 @@ def test_a_program(checked: Bench, programs: dict[str, Path], words: str) -> Non
     assert checked.high_water() <= LIMIT
     assert checked.usage().memory_bytes == 0
     assert checked.usage().peak_memory_bytes > 0 or words.endswith("info")  # it was there
+
+
+@pytest.mark.parametrize("kind", ["plain", "keep", "virtual"])
+def test_several_grants(checked: Bench, programs: dict[str, Path], kind: str) -> None:
+    """Threads that spread blocks over two of them, and free."""
+    for name in ("grant", "second"):
+        checked.grant(name, memory=24 * MI)
+    result = checked.run(programs["roads"], "link", "race", "4", "1000", kind)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert 24 * MI < checked.high_water() <= 48 * MI
+    assert [checked.usage(name).memory_bytes for name in ("grant", "second")] == [0, 0]
 
 
 @pytest.mark.parametrize("how", ["kernel", "ex_ptsz", "cooperative", "graph"])

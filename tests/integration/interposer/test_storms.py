@@ -7,6 +7,7 @@ where memory of the dead isn't there at the first call after their end.
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def abi_offset(field: str) -> int:
 
 def weathered(bench: Bench, storms: Path, *words: str, limit: int = LIMIT) -> Any:
     """What the judge says; afterwards nothing is held and nobody has passed the limit."""
-    found = answer_of(bench.run(*CALMLY, storms, *words, timeout=300))
+    found = answer_of(bench.run(*CALMLY, storms, *words, timeout=500))
     assert bench.held() == 0
     assert bench.high_water() <= limit
     assert (bench.usage().memory_bytes, bench.usage().processes) == (0, ())
@@ -55,7 +56,7 @@ def test_a_thousand_kills(storm_bench: Bench, storms: Path) -> None:
     found = weathered(storm_bench, storms, "kill", kills)
     assert found["all"] == LIMIT - CONTEXT
     assert found["whole"] > 1
-    assert found["slowest_ms"] < 10000  # nobody hangs
+    assert found["slowest_ms"] < 30000  # nobody hangs
 
 
 def test_who_is_stopped(storm_bench: Bench, storms: Path) -> None:
@@ -158,3 +159,26 @@ def test_no_room_for_a_slot(bench: Bench, roads: Path) -> None:
     result = bench.run("sh", "-c", small_grants(bench, room_kib=12) + run)  # for what is at the file's end
     assert (answer_of(result)["held"], answer_of(result)["code"]) == (0, 2)
     assert "no slot in /run/tessera/grants/grant/usage: its file system is full" in result.stderr
+
+
+def test_the_last_slot(bench: Bench, roads: Path) -> None:
+    """4096 processes have one each; who comes then can't be counted, so he gets no memory."""
+    usage = bench.grant(memory=LIMIT) / "usage"
+    first, size = abi_offset("process"), ffi.sizeof("struct tessera_process")
+    slots = int(ffi.integer_const("TESSERA_SLOTS"))
+    for taken in (slots - 1, slots):
+        with usage.open("r+b") as file:
+            for slot in range(taken):
+                file.seek(first + slot * size + ffi.offsetof("struct tessera_process", "start_ns"))
+                file.write((1).to_bytes(8, "little"))
+            file.seek(abi_offset("slots_high"))
+            file.write(taken.to_bytes(4, "little"))
+            file.flush()
+            fcntl.lockf(file, fcntl.LOCK_EX, taken)  # they live
+            found = bench.run(roads, "link", "edge", "plain")
+        if taken < slots:
+            assert answer_of(found)["held"] == LIMIT
+        else:
+            assert (answer_of(found)["held"], answer_of(found)["code"]) == (0, 2)
+            assert "no slot in /run/tessera/grants/grant/usage: too many processes" in found.stderr
+    assert bench.answer(roads, "link", "edge", "plain")["held"] == LIMIT  # all have ended
