@@ -14,7 +14,6 @@ from pathlib import Path
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of the ELF header
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NULL, _DT_STRTAB, _DT_SONAME = 0, 5, 14
-_SMALLEST = 64
 
 
 @dataclass(frozen=True)
@@ -36,13 +35,12 @@ class _Segment:
 def read(path: Path) -> SharedObject | None:
     """None for a file that is no library of a known 64-bit machine. Raises OSError."""
     with path.open("rb") as file:
-        if path.stat().st_size < _SMALLEST:
-            return None
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            try:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _parse(content)
-            except (struct.error, ValueError, OverflowError):  # offsets are 64 bits of whatever is there
-                return None
+        # Nothing of an empty file can be mapped; offsets are 64 bits of whatever is there.
+        except (struct.error, ValueError, OverflowError):
+            return None
 
 
 def _parse(content: mmap.mmap) -> SharedObject | None:

@@ -85,10 +85,10 @@ async def run(
         base.conditions.listen(announcements.condition)
         claim_status = _claim_status(base, client, announcements)
         pods = ClaimPods(lambda: base.ledger.entries)
-        fetch = _fetch(client, (claim_status.seen, pods.saw))
-        preparer = _preparer(base, fetch)
+        seen = (claim_status.seen, pods.saw)
+        preparer = _preparer(base, _fetch(client, seen, allocation.PATIENCE))
         stack.push_async_callback(preparer.tasks.finish, _LAST_WORK)
-        reconciler = _reconciler(base, client, fetch, preparer)
+        reconciler = _reconciler(base, client, _fetch(client, seen), preparer)
         publisher = _publisher(base, client)
         configuration = _configuration(base, client)
         plugins, spread, publish = _slices(base, client, publisher)
@@ -143,11 +143,13 @@ def _claim_status(base: Base, client: Client, announcements: Announcements) -> C
     return status
 
 
-def _fetch(client: Client, seen: Iterable[Callable[[ClaimRef, dict[str, Any]], None]]) -> Fetch:
+def _fetch(
+    client: Client, seen: Iterable[Callable[[ClaimRef, dict[str, Any]], None]], patience: float = 0.0
+) -> Fetch:
     """Reads a claim, for whatever purpose. `seen` are told: what else is to be known of it costs no read."""
 
     async def fetch_and_tell(ref: ClaimRef, at_least: str | None = None, /) -> dict[str, Any]:
-        raw = await allocation.fetch(client, ref, at_least)
+        raw = await allocation.fetch(client, ref, at_least, patience=patience)
         for each in seen:
             each(ref, raw)
         return raw

@@ -14,7 +14,7 @@ from cdi.driver_files import Driver
 from cdi.driver_root import DriverRoot
 from cdi.store import Store
 from cdi.toolkit import Toolkit
-from dra_driver.claims import stock
+from dra_driver.claims import selinux, stock
 from dra_driver.claims.base_edits import BaseEdits, CdiMode
 from dra_driver.claims.claim_pods import ClaimPods
 from dra_driver.claims.grants import GrantDirectories
@@ -57,7 +57,8 @@ async def make(settings: Settings, steps: Callable[[Metrics], Steps]) -> Base:
     """Reads what is on disk and puts it in order. Raises OSError, ClaimError where another agent hangs."""
     boot_id = (await asyncio.to_thread(settings.boot_id_file.read_text)).strip()
     driver = Driver(DriverRoot(PurePosixPath(settings.driver_root), settings.container_driver_root))
-    directories = GrantDirectories(settings.run_dir)
+    label = selinux.label_of(settings.sys_root)
+    directories = GrantDirectories(settings.run_dir, label)
     store = Store(settings.cdi_root, CDI_KIND)
     ledger = Ledger(
         settings.state_dir / "ledger",
@@ -87,7 +88,7 @@ async def make(settings: Settings, steps: Callable[[Metrics], Steps]) -> Base:
     async with base.lock.held():
         await asyncio.to_thread(stock.take_stock, ledger, directories, store, base.conditions)
         await asyncio.to_thread(
-            stock.install_library, settings.state_dir, base.release, base.node, base.conditions
+            stock.install_library, settings.state_dir, base.release, base.node, base.conditions, label
         )
     base.metrics.registry.register(
         Figures(

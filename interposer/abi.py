@@ -23,16 +23,19 @@ from typing import Any
 from interposer.abi_files import (
     AbiError,
     Copy,
+    LeasedError,
     access,
     access_library_path,
     check_header,
     constant,
     copied,
     ffi,
+    grow,
     install,
     is_left_by_another_release,
     library_path,
     mapped,
+    opened,
     shim_paths,
     text,
     writing,
@@ -271,6 +274,8 @@ def _may_change_in_place(path: Path, limits: Limits) -> bool:
         with _mapped_limits(path) as address:
             struct = ffi.cast("struct tessera_limits *", address)
             return (text(struct.uuid), text(struct.claim)) == (limits.uuid, limits.claim)
+    except LeasedError:
+        raise
     except AbiError:
         return False
 
@@ -286,8 +291,7 @@ def write_limits(path: Path, limits: Limits) -> None:
         if not _may_change_in_place(path, limits):
             install(path, 0o444, bytes(ffi.buffer(struct)), size)
             return
-        if os.stat(path).st_size < size:  # noqa: PTH116 - of an older release: readers don't mind that it grows
-            os.truncate(path, size)
+        grow(path, size)  # of an older release: readers don't mind
         with mapped(path, size, writable=True) as (address, _, _):
             access().tessera_limits_write(address, struct)
 
@@ -336,15 +340,11 @@ def create_usage(path: Path) -> None:
     if not path.exists() or is_left_by_another_release(path, _SLOTS_AT):
         install(path, 0o666, _new_usage(), size)
         return
-    if path.stat().st_size < size:
-        os.truncate(path, size)
+    grow(path, size)
     usage = ffi.new("struct tessera_usage *")
     access().tessera_usage_init(usage)
-    descriptor = os.open(path, os.O_CLOEXEC | os.O_WRONLY)
-    try:
+    with opened(path, os.O_WRONLY) as descriptor:
         os.pwrite(descriptor, ffi.buffer(usage), 0)
-    finally:
-        os.close(descriptor)
 
 
 def read_usage(path: Path, since_ns: int | None = None) -> Usage:

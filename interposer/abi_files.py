@@ -27,6 +27,10 @@ class AbiError(Exception):
     """A file that can't be used, or a value that no file can hold."""
 
 
+class LeasedError(AbiError):
+    """A file that a process has a lease on, and that can't be opened until the kernel takes it away."""
+
+
 def _build() -> Path:
     return Path(__file__).resolve().parent / "build" / platform.machine()
 
@@ -59,10 +63,16 @@ def access() -> Any:
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor; AbiError where there is none."""
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor; AbiError where there is none.
+
+    Never waits: root in a container owns the grant's files, and with a lease (fcntl's F_SETLEASE) he would
+    keep whoever opens them for 45 seconds, again and again.
+    """
     try:
-        descriptor = os.open(path, os.O_CLOEXEC | flags)
+        descriptor = os.open(path, os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    except BlockingIOError as error:
+        raise LeasedError(f"{path}: a process has a lease on it") from error
     except OSError as error:
         raise AbiError(f"{path}: {error.strerror}") from error
     try:
@@ -77,7 +87,7 @@ def mapped(path: Path, size: int, *, writable: bool, whole: int = 0) -> Iterator
 
     `whole`: so much is mapped where the file has it.
     """
-    with _opened(path, os.O_RDWR if writable else os.O_RDONLY) as descriptor:
+    with opened(path, os.O_RDWR if writable else os.O_RDONLY) as descriptor:
         length = os.fstat(descriptor).st_size
         if length < size:
             raise AbiError(f"{path}: {length} bytes, expected {size}")
@@ -101,7 +111,7 @@ def writing(path: Path) -> Iterator[None]:
     The lock is on the directory of the claim, which no container sees: who can open a file can lock it, and
     a tenant can open his limits. It ends with its holder. AbiError where a writer doesn't come to an end.
     """
-    with _opened(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor, _threads:
+    with opened(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY) as descriptor, _threads:
         deadline = time.monotonic() + _PATIENCE
         while not _locked(descriptor):
             if time.monotonic() > deadline:
@@ -150,7 +160,7 @@ def copied(path: Path, least: int, whole: int, *, head: int) -> Iterator[Copy]:
 
     Not mapped: a tenant may shorten his file, and whoever reads a mapping dies of that.
     """
-    with _opened(path, os.O_RDONLY) as descriptor:
+    with opened(path, os.O_RDONLY) as descriptor:
         copy = Copy(descriptor, whole)
         try:
             if copy.length < least:
@@ -196,6 +206,13 @@ def is_left_by_another_release(path: Path, header: int) -> bool:
                 "release's library; delete these pods, so that they are made anew"
             )
     return True
+
+
+def grow(path: Path, size: int) -> None:
+    """To so many bytes, unless it has more. AbiError: it can't be opened."""
+    with opened(path, os.O_WRONLY) as descriptor:
+        if os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)
 
 
 def install(path: Path, mode: int, content: bytes, length: int) -> None:

@@ -22,7 +22,7 @@ def glance(path: str) -> int:
     It is for comparing only, and in this process: nothing is checked. AbiError: the file can't be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # see abi_files.opened
         try:
             seen = os.pread(descriptor, _SLOTS_AT + _GLANCED * _SLOT, 0)
             high = int.from_bytes(seen[_HIGH_AT : _HIGH_AT + 4], "little")

@@ -76,6 +76,29 @@ class _Token:
         return self.current() != refused
 
 
+class _Tls:
+    """What new connections are checked by: made again when its files have changed, as a cluster's CA does."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        files = (connection.ca_file, connection.client_cert, connection.client_key)
+        self._files = [file for file in files if file is not None]
+        self._changed: list[int] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def current(self) -> ssl.SSLContext:
+        """Raises OSError; but once there was one it stays, whatever becomes of the files."""
+        try:
+            changed = [file.stat().st_mtime_ns for file in self._files]
+            if self._context is None or changed != self._changed:
+                self._context, self._changed = _tls(self._connection), changed
+        except OSError as error:
+            if self._context is None:
+                raise
+            _log.warning("the files of TLS can't be read anew: %s", error)
+        return self._context
+
+
 class Client:
     """Use as an asynchronous context manager; one per process is enough, it is safe for concurrent tasks."""
 
@@ -95,9 +118,10 @@ class Client:
         self._transport: Transport | None = None
 
     async def __aenter__(self) -> Self:
-        self._transport = Transport(
-            self.connection.server, tls=_tls(self.connection), server_name=self.connection.server_name
-        )
+        tls = _Tls(self.connection).current if self.connection.server.startswith("https:") else None
+        if tls is not None:
+            tls()  # what can't be used is told at once
+        self._transport = Transport(self.connection.server, tls=tls, server_name=self.connection.server_name)
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -278,9 +302,7 @@ def _event(line: bytes) -> WatchEvent:
     return WatchEvent(type=str(event.get("type")), object=event["object"])
 
 
-def _tls(connection: Connection) -> ssl.SSLContext | None:
-    if not connection.server.startswith("https:"):
-        return None
+def _tls(connection: Connection) -> ssl.SSLContext:
     context = ssl.create_default_context(
         cafile=None if connection.ca_file is None else str(connection.ca_file)
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import http
 import ipaddress
 import logging
@@ -310,15 +311,25 @@ _TOO_LARGE = Response(413, b"the body is too large\n")
 
 
 def _listening(listen: str) -> socket.socket:
-    """`0.0.0.0:8443`, `[::]:8443` → a socket that listens. Raises OSError that names the address."""
+    """`0.0.0.0:8443` → a socket that listens; `[::]:8443` takes IPv4, too, and that alone where there is no
+    IPv6. Raises OSError that names the address.
+    """
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
+    is_any = host == "::"
     family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named; with it, each answer waits 40 ms
-    # for the peer's delayed acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # asyncio turns Nagle's algorithm off only where the protocol is named; with it, each answer waits
+        # 40 ms for the peer's delayed acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        if is_any and error.errno == errno.EAFNOSUPPORT:  # a kernel that was started without IPv6
+            return _listening(f"0.0.0.0:{port}")
+        raise OSError(error.errno, f"can't listen on {listen}: {error.strerror}") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_any:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # whatever the node's default is
         listener.bind((host, int(port)))
         listener.listen(1024)
     except OSError as error:

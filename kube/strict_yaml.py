@@ -25,5 +25,7 @@ def load(content: bytes) -> Any:
 
     try:
         return yaml.load(content, Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise YamlError(" ".join(str(error).split())) from error
+    except (LookupError, AttributeError) as error:  # PyYAML's answer to `!!bool maybe`
+        raise YamlError(f"a value does not fit its tag ({error!r})") from error

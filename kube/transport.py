@@ -189,9 +189,14 @@ class Response:
 
 
 class Transport:
-    """`server`: scheme, host and port. `server_name`: that of its certificate, where it isn't the host's."""
+    """`server`: scheme, host and port. `tls`: asked for each new connection; raises OSError.
 
-    def __init__(self, server: str, *, tls: ssl.SSLContext | None, server_name: str | None = None) -> None:
+    `server_name`: that of its certificate, where it isn't the host's.
+    """
+
+    def __init__(
+        self, server: str, *, tls: Callable[[], ssl.SSLContext] | None, server_name: str | None = None
+    ) -> None:
         parts = urlsplit(server)
         if parts.hostname is None:
             raise ValueError(f"{server!r} is not the address of a server, such as https://10.0.0.1:443")
@@ -279,8 +284,9 @@ class Transport:
             raise
 
     async def _open(self) -> _Connection:
+        tls = self._tls() if self._tls is not None else None
         _, connection = await asyncio.get_running_loop().create_connection(
-            _Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
+            _Connection, self._host, self._port, ssl=tls, server_hostname=self._server_name
         )
         return connection
 

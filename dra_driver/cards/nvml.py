@@ -20,6 +20,7 @@ from typing import Any
 
 import pynvml
 
+from cdi.driver_root import stamp
 from dra_driver.cards import mig, sysfs
 from dra_driver.cards.inventory import Card, CardFault, Inventory, inventory, normalise_pci_bus_id
 from dra_driver.cards.mig import Instances, InstanceSource
@@ -67,6 +68,10 @@ class NvmlError(Exception):
     """The NVIDIA driver can't be asked at all; the message says why and what to look at."""
 
 
+class DriverReplacedError(Exception):
+    """The kernel has another driver than the one whose library this process has loaded, and can't unload."""
+
+
 class Nvml:
     """`library`: finds libnvidia-ml.so.1 below the driver root, None where it is not there (yet).
 
@@ -87,17 +92,18 @@ class Nvml:
         self._instances = instances
         self._took = took
         self._loaded: ctypes.CDLL | None = None
+        self._loaded_from: object = None
         self._initialised = False
         self._lock = threading.Lock()
 
     def read(self) -> Inventory:
-        """Asks for everything anew. Raises NvmlError."""
+        """Asks for everything anew. Raises NvmlError, or DriverReplacedError: only a new process can ask."""
         with self._lock:
             self._initialise()
             try:
                 with self._timed("inventory"):
                     return self._read()
-            except pynvml.NVMLError as error:
+            except NO_ANSWER as error:
                 # Initialised again next time: a driver that was replaced answers only after that.
                 self._shut_down()
                 raise NvmlError(f"the NVIDIA driver stopped answering: {error}") from error
@@ -111,12 +117,7 @@ class Nvml:
         if self._initialised:
             return
         if self._loaded is None:
-            path = self._library()
-            if path is not None:
-                try:
-                    self._loaded = ctypes.CDLL(str(path))
-                except OSError as error:
-                    raise NvmlError(f"{path} can't be loaded: {error}") from error
+            self._load()
         try:
             with self._timed("init"):
                 pynvml.nvmlInit()
@@ -124,9 +125,36 @@ class Nvml:
             raise NvmlError(
                 f"{SONAME} was not found: is the NVIDIA driver installed on this node?"
             ) from error
+        except pynvml.NVMLError_LibRmVersionMismatch as error:
+            self._refuse_the_old_library()
+            raise NvmlError(f"the NVIDIA driver can't be used: {error}") from error
         except pynvml.NVMLError as error:
             raise NvmlError(f"the NVIDIA driver can't be used: {error}") from error
         self._initialised = True
+
+    def _load(self) -> None:
+        path = self._find()
+        if path is None:
+            return
+        try:
+            self._loaded = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise NvmlError(f"{path} can't be loaded: {error}") from error
+        self._loaded_from = (path, stamp(str(path)))
+
+    def _find(self) -> Path | None:
+        try:
+            return self._library()
+        except OSError as error:  # a driver that is being installed, or taken away, this very moment
+            raise NvmlError(f"{SONAME} can't be looked for: {error}") from error
+
+    def _refuse_the_old_library(self) -> None:
+        """Unless what is installed is what is loaded: a driver that is installed by half, which stays so."""
+        path = self._find()
+        if path is not None and self._loaded_from not in (None, (path, stamp(str(path)))):
+            raise DriverReplacedError(
+                f"the NVIDIA driver was replaced, {path} is installed now: the agent starts anew to load it"
+            )
 
     def _shut_down(self) -> None:
         if self._initialised:

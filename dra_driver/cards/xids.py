@@ -89,6 +89,8 @@ def reported(known: Xid | None, new: Xid) -> Xid:
 
 def seen(known: Xid, sight: Sight, now: float) -> Xid | None:
     """What becomes of a known error when its card is looked at; None: it is over."""
+    if known.last > now:  # the clock was set back, so this is counted from here on
+        known = msgspec.structs.replace(known, first=min(known.first, now), last=now)
     if not sight.answers:
         return msgspec.structs.replace(known, gone=True)
     if sight.needs_something:

@@ -7,8 +7,11 @@ ours.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import re
+import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +19,16 @@ from dra_driver.cards.capacity import Amounts
 from dra_driver.errors import GoneError, PermanentError, RetryableError
 from dra_driver.names import CAPACITY_CORES, CAPACITY_MEMORY, CAPACITY_SHARES, ClaimUID, DeviceName
 from kube import paths
+from kube.backoff import Backoff
 from kube.client import Client
-from kube.errors import ApiError, NotFound
+from kube.errors import ApiError, NotFound, Unavailable
 from kube.quantity import QuantityError, parse_quantity
 
+PATIENCE = 5.0  # seconds of `fetch` for the kubelet: once refused it would ask again after a minute or more
+_BACKOFF = Backoff()
 _PAGE = 500  # objects
-_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"  # an annotation
+_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"  # an annotation, so whoever makes claims may set it
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # what a Pod may call a claim
 
 
 @dataclass(frozen=True)
@@ -82,25 +89,37 @@ class Allocation:
     pod_claim_name: str | None = None
 
 
-async def fetch(client: Client, ref: ClaimRef, at_least: str | None = None) -> dict[str, Any]:
+async def fetch(
+    client: Client, ref: ClaimRef, at_least: str | None = None, *, patience: float = 0.0
+) -> dict[str, Any]:
     """The claim as it is now; with `at_least`, not older than this resourceVersion, at half the cost.
 
-    Raises ClaimError.
+    `patience`: seconds in which a server that has no answer just now, or says when to come back, is asked
+    again. Raises ClaimError.
     """
     path = paths.resource_claim(ref.namespace, ref.name)
-    if at_least is not None:
-        # A server that has been restored from a backup doesn't know the version any more.
-        with suppress(ApiError):
-            return await client.get(path, params={"resourceVersion": at_least})
-    try:
-        return await client.get(path)
-    except NotFound as error:
-        if error.reason != "NotFound":
-            # A server or proxy that doesn't know the path at all: this says nothing about the claim.
-            raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
-        raise GoneError(f"ResourceClaim {ref} does not exist any more") from error
-    except ApiError as error:
-        raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
+    params = {} if at_least is None else {"resourceVersion": at_least}
+    end = time.monotonic() + patience
+    for tries in itertools.count(1):
+        try:
+            return await client.get(path, params=params)
+        except Unavailable as error:
+            pause = _BACKOFF.delay(tries, error.retry_after)
+            if time.monotonic() + pause > end:
+                raise RetryableError(f"ResourceClaim {ref} can't be read: {error}") from error
+            await asyncio.sleep(pause)
+        except ApiError as error:
+            if not params:
+                raise _refusal(ref, error) from error
+        params = {}  # a server that has been restored from a backup doesn't know the version any more
+    raise AssertionError("unreachable: the numbers don't end")
+
+
+def _refusal(ref: ClaimRef, error: ApiError) -> RetryableError:
+    # A server or proxy that doesn't know the path at all says nothing about the claim.
+    if isinstance(error, NotFound) and error.reason == "NotFound":
+        return GoneError(f"ResourceClaim {ref} does not exist any more")
+    return RetryableError(f"ResourceClaim {ref} can't be read: {error}")
 
 
 async def search(client: Client, uids: Collection[ClaimUID]) -> dict[ClaimUID, dict[str, Any]]:
@@ -147,9 +166,14 @@ def read_allocation(ref: ClaimRef, raw: Mapping[str, Any], *, driver: str, node:
             raise PermanentError(
                 f"ResourceClaim {ref}: device {result.device} is in pool {result.pool}, this node is {node}"
             )
-    annotations = raw["metadata"].get("annotations") or {}
     configs = tuple(_configs(devices.get("config") or (), driver))
-    return Allocation(ref, results, configs, annotations.get(_POD_CLAIM_NAME))
+    return Allocation(ref, results, configs, _pod_claim_name(raw["metadata"]))
+
+
+def _pod_claim_name(metadata: Mapping[str, Any]) -> str | None:
+    """It becomes a part of a path in containers: what leads elsewhere counts for nothing."""
+    name = str((metadata.get("annotations") or {}).get(_POD_CLAIM_NAME, ""))
+    return name if _LABEL.fullmatch(name) else None
 
 
 def _results(ref: ClaimRef, results: Any, driver: str) -> Iterator[Result]:

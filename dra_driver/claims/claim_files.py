@@ -24,7 +24,6 @@ from dra_driver.claims.metadata import MetadataFiles, RequestMetadata
 from dra_driver.claims.plan import DriverFiles, Plan
 from dra_driver.claims.steps import Step, Steps
 from dra_driver.names import CDI_DRIVER_FILES, CDI_DRIVER_KIND, ClaimUID
-from interposer import abi
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class ClaimFiles:
         if not left.is_so(self._base):
             return False
         for path in left.tenants.paths:
-            abi.create_usage(Path(path))
+            self._directories.make_usage(Path(path))
         return True
 
     def remove(self, uid: ClaimUID) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.plan import Grant
+from dra_driver.claims.selinux import Label, leave
 from dra_driver.names import ClaimUID
 from interposer import abi
 
@@ -26,6 +27,7 @@ class GrantDirectories:
     """All grants below one run directory (a tmpfs: a reboot empties it)."""
 
     run_dir: Path
+    label: Label = leave
 
     def directory(self, uid: ClaimUID, grant: str) -> Path:
         """Where a grant's two files are."""
@@ -48,8 +50,14 @@ class GrantDirectories:
             os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - half of pathlib's time
             for path in (claim, directory):
                 os.chmod(path, 0o755)  # noqa: PTH101, S103 - others read, only root writes
-            abi.create_usage(directory / USAGE)
+            self.make_usage(directory / USAGE)
             abi.write_limits(directory / LIMITS, limits)
+            self.label(directory / LIMITS)
+
+    def make_usage(self, path: Path) -> None:
+        """Makes the file, or mends what a tenant has damaged. Raises OSError or abi.AbiError."""
+        abi.create_usage(path)
+        self.label(path)
 
     def are_made(self, uid: ClaimUID, grants: Iterable[Grant]) -> bool:
         """Whether exactly the grants with limits are there, and can be read."""

@@ -23,6 +23,7 @@ newer release's file is counted as far as it can be understood, and never writte
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -38,6 +39,7 @@ from dra_driver.claims.ledger_file import CorruptLedgerError, Entry, NewerLedger
 from dra_driver.names import ClaimUID, DeviceName
 
 _SET_ASIDE = ".corrupt"
+_DAMAGED = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)  # it will not be read tomorrow either
 _log = logging.getLogger(__name__)
 
 
@@ -124,12 +126,17 @@ class Ledger:
     @property
     def uncounted(self) -> dict[ClaimUID, Stored]:
         """Files of claims that hold nobody knows what: neither the file nor memory says it."""
-        return {uid: stored for uid, stored in self._unreadable.items() if uid not in self._entries}
+        unreadable = self._unreadable.copy()  # threads write it
+        return {uid: stored for uid, stored in unreadable.items() if uid not in self._entries}
 
     def is_stored(self, uid: ClaimUID, entry: Entry) -> bool:
         """Whether the claim's file says just this."""
         stored = self._stored.get(uid)
         return stored is not None and stored.entry == entry
+
+    def has_lost(self, uid: ClaimUID) -> bool:
+        """Whether the rest of a claim is there, and its entry is not. Blocks on the disk."""
+        return uid not in self._entries and uid not in self._stored and self._has_files(uid)
 
     def held_by_others(self, uid: ClaimUID) -> dict[DeviceName, Amounts]:
         """What claims other than this one hold of each device, prepared or about to be."""
@@ -260,6 +267,10 @@ class Ledger:
                 content = path.read_bytes()
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                if error.errno not in _DAMAGED:
+                    raise
+                return Stored(path, None, f"the disk says: {error.strerror}")
             try:
                 return Stored(path, decode(content, uid))
             except CorruptLedgerError as error:

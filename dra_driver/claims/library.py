@@ -4,6 +4,10 @@
 the version has the library's own hash in it, so a running container's library is never swapped under it. Old
 versions go when no claim uses them, and no agent either: each has a lock on the directory of its own, which
 the kernel takes back when the process ends. `install` and `remove_unused` are called under the node's lock.
+
+An agent keeps the files of all versions open, too. All containers have the same ones mounted, and root in
+each owns them: with a lease (fcntl's F_SETLEASE, which nobody gets on a file that is open elsewhere) one
+tenant would hold up every program that starts in any container.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cdi import durable
+from dra_driver.claims.selinux import Label, leave
 
 NAME = "libtessera.so"
 PRELOAD_NAME = "ld.so.preload"
@@ -36,7 +42,9 @@ class InstalledLibrary:
     shims: Mapping[str, Path]
 
 
-def install(source: Path, shims: Mapping[str, Path], release: str, state_dir: Path) -> InstalledLibrary:
+def install(
+    source: Path, shims: Mapping[str, Path], release: str, state_dir: Path, label: Label = leave
+) -> InstalledLibrary:
     """Puts the library and its shims (by soname) in their place if they are not there. Raises OSError."""
     contents = {NAME: source.read_bytes(), **{path.name: path.read_bytes() for path in shims.values()}}
     version = f"{release}-{_digest(contents)[:12]}"
@@ -47,7 +55,9 @@ def install(source: Path, shims: Mapping[str, Path], release: str, state_dir: Pa
         target / PRELOAD_NAME,
         {soname: target / path.name for soname, path in shims.items()},
     )
+    names = (*contents, PRELOAD_NAME)
     if _is_whole(target, contents):
+        _label(target, names, label)
         return installed
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=durable.TEMPORARY, dir=target.parent))
@@ -56,6 +66,7 @@ def install(source: Path, shims: Mapping[str, Path], release: str, state_dir: Pa
             durable.write(temporary / name, content, mode=0o755)
         durable.write(temporary / PRELOAD_NAME, _PRELOAD, mode=0o644)
         temporary.chmod(0o755)
+        _label(temporary, names, label)
         if target.exists():  # not whole: somebody has been at it
             shutil.rmtree(target)
         temporary.replace(target)
@@ -66,16 +77,24 @@ def install(source: Path, shims: Mapping[str, Path], release: str, state_dir: Pa
     return installed
 
 
-def occupy(installed: InstalledLibrary) -> int:
-    """Keeps other agents from removing this version until `release`, or our end. Raises OSError."""
-    descriptor = os.open(installed.library.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
+def _label(directory: Path, names: Iterable[str], label: Label) -> None:
+    for name in names:
+        label(directory / name)
 
 
-def release(occupied: int) -> None:
-    """What `occupy` gave."""
-    os.close(occupied)
+def occupy(installed: InstalledLibrary) -> ExitStack:
+    """Keeps other agents from removing this version, and tenants from taking leases on the files of any.
+
+    Until it is closed, or our end. Raises OSError.
+    """
+    with ExitStack() as stack:
+        directory = os.open(installed.library.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, directory)
+        fcntl.flock(directory, fcntl.LOCK_SH)
+        for path in installed.library.parent.parent.glob("[!.]*/*"):
+            with suppress(BlockingIOError):  # of one who was faster; he loses it within a minute
+                stack.callback(os.close, os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        return stack.pop_all()
 
 
 def remove_unused(state_dir: Path, in_use: Collection[str]) -> tuple[str, ...]:
@@ -113,7 +132,7 @@ def _digest(contents: Mapping[str, bytes]) -> str:
 def _is_whole(directory: Path, contents: Mapping[str, bytes]) -> bool:
     try:
         return all(
-            (directory / name).read_bytes() == content
+            durable.read(directory / name) == content
             for name, content in {**contents, PRELOAD_NAME: _PRELOAD}.items()
         )
     except OSError:

@@ -138,7 +138,8 @@ class MetadataFiles:
         for name, file in wanted.items():
             path = directory / name
             generation = _generation(path) if name in there else None
-            if generation is not None and path.read_bytes() == encode(file.content, generation):
+            if generation is not None and durable.read(path) == encode(file.content, generation):
+                self._directories.label(path)
                 continue
             if not directory.is_dir():
                 directory.mkdir(parents=True)
@@ -146,6 +147,7 @@ class MetadataFiles:
                     made.chmod(0o755)  # not through mkdir's mode: that is subject to the umask
             content = encode(file.content, (generation or 0) + 1)
             durable.write(path, content, mode=0o444, survives_power_cut=False)
+            self._directories.label(path)
 
     def are_written(self, uid: ClaimUID, files: Iterable[RequestMetadata]) -> bool:
         """Whether exactly these are there, with this content."""
@@ -156,7 +158,7 @@ class MetadataFiles:
                 return False
             for name, file in wanted.items():
                 generation = _generation(directory / name)
-                if generation is None or (directory / name).read_bytes() != encode(file.content, generation):
+                if generation is None or durable.read(directory / name) != encode(file.content, generation):
                     return False
         except OSError:
             return False
@@ -179,7 +181,7 @@ def _names(directory: Path) -> set[str]:
 def _generation(path: Path) -> int | None:
     """The number in a file that is there; it grows with each change. None: no file, or not one of ours."""
     try:
-        first, _ = json.JSONDecoder().raw_decode(path.read_text())
+        first, _ = json.JSONDecoder().raw_decode(durable.read(path).decode())
         generation = first["metadata"]["generation"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -10,8 +10,9 @@ and the answer must be true. A Prepare that fails undoes what it made; one of a 
 undoes nothing, since its containers run. Unprepare uses names derived from the UID and this node's files: no
 API server, no GPU driver, no ledger entry needed.
 
-One claim is handled by one task at a time; different claims side by side. What changes the node happens under
-the node's lock, so that another agent, which this one replaces or is replaced by, sees it whole.
+One claim is handled by one task at a time; different claims side by side, but for their files. What changes
+the node happens under the node's lock, so that another agent, which this one replaces or is replaced by, sees
+it whole.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ from interposer.abi import AbiError
 _log = logging.getLogger(__name__)
 _RESTORE_LIMIT = 5.0  # seconds in which a lost entry may be made again, before others are refused
 _RESTORE_POLL = 0.1
-_ROOM_LIMIT = (
-    5.0  # seconds in which a claim that is gone may be unprepared, before who needs its room is refused
-)
+_LOOK_LIMIT = 10.0  # seconds in which the driver may give its first answer: it may start the cards for it
+_ROOM_LIMIT = 5.0  # seconds in which who is gone may be unprepared, before who needs its room is refused
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class Preparer:
         stored = self._ledger.stored.get(ref.uid)
         try:
             if stored is not None and stored.is_newer:
-                return await asyncio.to_thread(self._files.read_document, ref.uid) is not None
-            return await asyncio.to_thread(self._files.are_made, plan, library)
+                return await self.tasks.with_files(self._files.read_document, ref.uid) is not None
+            return await self.tasks.with_files(self._files.are_made, plan, library)
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {ref} can't be compared: {error}") from error
 
@@ -142,7 +142,7 @@ class Preparer:
 
         False, and nothing done, if the claim is not as seen any more. Raises ClaimError.
         """
-        plan, library = self._plan(ref, raw)
+        plan, library = self._plan(ref, raw, has_lost_entry=seen == Record(None, None))
 
         async def work() -> None:
             await self._hand_out(plan, library)
@@ -153,7 +153,7 @@ class Preparer:
         """Removes everything of a claim that nobody will unprepare. False as of `mend`; raises ClaimError."""
 
         async def work() -> None:
-            await asyncio.to_thread(self._files.remove, ref.uid)
+            await self.tasks.with_files(self._files.remove, ref.uid)
             self._ledger.release(ref.uid)
 
         return await self.tasks.to_the_end(self._if_still(ref, seen, work))
@@ -172,9 +172,8 @@ class Preparer:
         looking = asyncio.create_task(self._as_handed(known.handed))
         try:
             raw = await self._fetch(ref, known.version)
-            answer = await looking
         finally:
-            looking.cancel()
+            answer = await looking  # also of no use: it may mend a file, which is for who has the claim alone
         if answer is not None and known.is_still(raw) and self._ledger.entries.get(ref.uid) is known.entry:
             # Each Prepare makes an entry of its own: so whoever looked before it sees that there was one.
             self._ledger.hold(self._remembered.renew(known.entry))
@@ -184,6 +183,7 @@ class Preparer:
     async def _prepare_as(
         self, ref: ClaimRef, raw: Mapping[str, Any], version: str | None
     ) -> tuple[PreparedDevice, ...]:
+        await self._wait_for_first_look()
         with self._steps.step(Step.PLAN):
             plan, library = self._plan(ref, raw)
         if not plan.grants:
@@ -203,7 +203,7 @@ class Preparer:
         with suppress(OSError, AbiError, DriverNotReadyError, ClaimError):
             if self._ledger.uncounted or not handed.is_of(self._node):
                 return None
-            if await asyncio.to_thread(self._files.are_as_left, handed.left):
+            if await self.tasks.with_files(self._files.are_as_left, handed.left):
                 return handed.devices
         return None
 
@@ -211,7 +211,7 @@ class Preparer:
         async with self.tasks.only_one(ref), self._changing(ref):
             self._remembered.forget(ref.uid)
             try:
-                await asyncio.to_thread(self._files.remove, ref.uid)
+                await self.tasks.with_files(self._files.remove, ref.uid)
             except OSError as error:
                 raise RetryableError(f"ResourceClaim {ref} can't be unprepared: {error}") from error
             self._ledger.release(ref.uid)
@@ -251,11 +251,12 @@ class Preparer:
         self._refuse_overcommit(plan, self._ledger.held_by_others(ref.uid))
         before = self._prepared(ref)
         entry = self._entry(plan, library.version if library else None)
-        may_run = before is not None or ref.uid in self._ledger.uncounted
+        is_known = ref.uid not in self._ledger.uncounted and not self._ledger.has_lost(ref.uid)
+        may_run = before is not None or not is_known
         first = before or (entry if may_run else msgspec.structs.replace(entry, state=State.PREPARING))
         self._ledger.hold(entry if may_run else first)
         try:
-            left = await asyncio.to_thread(self._files.make, plan, first, entry, library)
+            left = await self.tasks.with_files(self._files.make, plan, first, entry, library)
         except (OSError, AbiError, DriverNotReadyError) as error:
             await self._give_up(ref, before, may_run)
             raise RetryableError(f"ResourceClaim {ref} can't be prepared: {error}") from error
@@ -265,7 +266,9 @@ class Preparer:
         self._ledger.hold(entry)
         return left
 
-    def _plan(self, ref: ClaimRef, raw: Mapping[str, Any]) -> tuple[Plan, InstalledLibrary | None]:
+    def _plan(
+        self, ref: ClaimRef, raw: Mapping[str, Any], *, has_lost_entry: bool = False
+    ) -> tuple[Plan, InstalledLibrary | None]:
         """No grants where nothing is ours; the library where something needs it. Raises ClaimError."""
         allocation = read_allocation(ref, raw, driver=DRIVER, node=self._node.name)
         if not allocation.results:
@@ -273,12 +276,12 @@ class Preparer:
         rules = self._node.rules
         inventory = self._node.inventory()
         plan = make_plan(allocation, inventory, rules.scales, rules.interposition, rules.memory_overflow)
-        plan = dataclasses.replace(plan, files=self._driver_files(plan))
+        plan = dataclasses.replace(plan, files=self._driver_files(plan, has_lost_entry=has_lost_entry))
         is_limited = any(grant.limits is not None for grant in plan.grants)
         return plan, self._node.library() if is_limited else None
 
-    def _driver_files(self, plan: Plan) -> DriverFiles:
-        if plan.claim.uid in self._ledger.uncounted:
+    def _driver_files(self, plan: Plan, *, has_lost_entry: bool) -> DriverFiles:
+        if has_lost_entry or plan.claim.uid in self._ledger.uncounted:
             return files_said_by(self._files.read_document(plan.claim.uid))
         return self._base.files((grant.card for grant in plan.grants), self._prepared(plan.claim))
 
@@ -288,6 +291,13 @@ class Preparer:
 
     def _refuse_overcommit(self, plan: Plan, others: Mapping[DeviceName, Amounts]) -> None:
         refuse_overcommit(plan, others, self._node.scales, _held(self._prepared(plan.claim)))
+
+    async def _wait_for_first_look(self) -> None:
+        """The kubelet asks as soon as we are registered: after a boot no card is known by then."""
+        for _ in range(round(_LOOK_LIMIT / _RESTORE_POLL)):
+            if self._node.cards is not None or self._node.was_asked:
+                return
+            await asyncio.sleep(_RESTORE_POLL)
 
     async def _wait_until_counted(self, plan: Plan, library: InstalledLibrary | None) -> None:
         """An entry of another claim that can't be read is made again, if the API server answers."""
@@ -322,7 +332,7 @@ class Preparer:
             uncounted.refuse(plan.claim, self._files.document(plan, library), unknown)
 
         try:
-            await asyncio.to_thread(look)
+            await self.tasks.with_files(look)
         except (OSError, DriverNotReadyError) as error:
             raise RetryableError(f"ResourceClaim {plan.claim} can't be prepared: {error}") from error
 
@@ -335,7 +345,7 @@ class Preparer:
                 self._ledger.release(ref.uid)
             return
         try:
-            await asyncio.to_thread(self._files.remove, ref.uid)
+            await self.tasks.with_files(self._files.remove, ref.uid)
         except OSError as error:
             # The entry stays, in memory as on disk: the kubelet's next call of either kind takes it up.
             _log.error("ResourceClaim %s: what was made for it can't be removed: %s", ref, error)

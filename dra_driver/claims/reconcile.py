@@ -71,7 +71,7 @@ _WORDS = {
     Action.RESTORE: "its ledger entry was lost; made again from the claim",
     Action.FINISH: "was left half prepared; prepared",
     Action.UNPREPARE: "is gone or no longer allocated to this node; unprepared",
-    Action.REMOVE: "files without a ledger entry of this boot; removed",
+    Action.REMOVE: "files without a ledger entry of this boot, and of no claim; removed",
 }
 
 
@@ -90,20 +90,23 @@ class Found:
     is_whole: bool = True
 
     @property
-    def is_uncounted(self) -> bool:
-        """Its file can't be read, and memory does not know it either."""
-        return self.held is None and self.stored is not None and self.stored.entry is None
+    def is_unknown(self) -> bool:
+        """There is something of it, maybe in use, and no entry to be read: the API server may know it."""
+        if self.held is not None:
+            return False
+        return self.has_files if self.stored is None else self.stored.entry is None
 
 
 def decide(found: Found) -> Action | None:
     """What to do; None: nothing, or nothing that is known to be right."""
-    if found.held is None and not found.is_uncounted:
-        # What an earlier boot has left, and files that no entry stands for.
-        return Action.REMOVE if found.stored is not None or found.has_files else None
+    if found.held is None and not found.is_unknown:
+        return Action.REMOVE if found.stored is not None else None  # what an earlier boot has left
     if found.api is Api.UNKNOWN:
         return None
+    if found.held is None and found.api is Api.HELD:
+        return Action.RESTORE
     if found.held is None:
-        return Action.RESTORE if found.api is Api.HELD else Action.UNPREPARE
+        return Action.UNPREPARE if found.stored is not None else Action.REMOVE
     if found.api is Api.GONE:
         return Action.UNPREPARE
     if found.held.state is State.PREPARING:
@@ -207,10 +210,9 @@ class Reconciler:
         self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
         # An API server that fails is left alone for this round; the order is another one in the next.
         random.shuffle(uids)
-        asking = _Asking(self._ledger.uncounted)
-        await asyncio.gather(
-            *(self._claim(uid, Found(held.get(uid), stored.get(uid), uid in files), asking) for uid in uids)
-        )
+        found = {uid: Found(held.get(uid), stored.get(uid), uid in files) for uid in uids}
+        asking = _Asking([uid for uid, one in found.items() if one.is_unknown])
+        await asyncio.gather(*(self._claim(uid, one, asking) for uid, one in found.items()))
         self._say_what_is_counted()
         if asking.problem is not None:
             self._count(FAILED)
@@ -248,7 +250,7 @@ class Reconciler:
         raw: dict[str, Any] = {}
         ref = _ref(uid, seen)
         logs.task_is_about(claim=str(ref))
-        if ref.name or found.is_uncounted:
+        if ref.name or found.is_unknown:
             async with asking.slots:
                 raw, api, is_whole = await self._ask(ref, found, asking)
             ref = _named_by(raw, ref) if api is Api.HELD else ref
@@ -269,9 +271,9 @@ class Reconciler:
         except GoneError:
             return {}, Api.GONE, True
         except ClaimError as error:
-            asking.failed(str(error), ends=not found.is_uncounted)
+            asking.failed(str(error), ends=not found.is_unknown)
             return {}, Api.UNKNOWN, True
-        ref = _named_by(raw, ref) if found.is_uncounted else ref
+        ref = _named_by(raw, ref) if found.is_unknown else ref
         if not is_held_here(ref, raw, driver=DRIVER, node=self._node):
             return raw, Api.GONE, True
         try:
@@ -284,7 +286,7 @@ class Reconciler:
 
     async def _claim_of(self, ref: ClaimRef, found: Found, asking: _Asking) -> dict[str, Any]:
         """Also where the name is not known, or may be wrong; then all claims are looked through, once."""
-        if not found.is_uncounted:
+        if not found.is_unknown:
             return await self._fetch(ref)
         if ref.name:
             try:
@@ -296,7 +298,7 @@ class Reconciler:
                     return raw
         async with asking.searching:
             if asking.found is None:
-                asking.found = await self._search(asking.uncounted)
+                asking.found = await self._search(asking.unknown)
         if ref.uid not in asking.found:
             raise GoneError(f"no ResourceClaim has the UID {ref.uid}")
         return asking.found[ref.uid]
@@ -334,11 +336,11 @@ def _named_by(raw: dict[str, Any], ref: ClaimRef) -> ClaimRef:
 class _Asking:
     """One round's questions. `problem`: why no more are put; `is_partial`: not all is known to be right."""
 
-    def __init__(self, uncounted: Collection[ClaimUID]) -> None:
+    def __init__(self, unknown: Collection[ClaimUID]) -> None:
         self.slots = asyncio.Semaphore(_AT_ONCE)
         self.problem: str | None = None
         self.is_partial = False
-        self.uncounted = uncounted
+        self.unknown = unknown
         self.searching = asyncio.Lock()
         self.found: dict[ClaimUID, dict[str, Any]] | None = None
 

@@ -14,6 +14,7 @@ from cdi.store import Store
 from dra_driver.claims import library
 from dra_driver.claims.grants import GrantDirectories
 from dra_driver.claims.ledger import Ledger, Stored
+from dra_driver.claims.selinux import Label
 from dra_driver.conditions import Condition, Conditions
 from dra_driver.names import ClaimUID
 from dra_driver.node import Node
@@ -53,10 +54,10 @@ def not_counted(uncounted: Mapping[ClaimUID, Stored]) -> str:
     )
 
 
-def install_library(state_dir: Path, release: str, node: Node, conditions: Conditions) -> None:
+def install_library(state_dir: Path, release: str, node: Node, conditions: Conditions, label: Label) -> None:
     """Puts this release's library where grants find it, and keeps it there as long as this process lives."""
     try:
-        installed = library.install(library_path(), shim_paths(), release, state_dir)
+        installed = library.install(library_path(), shim_paths(), release, state_dir, label)
         library.occupy(installed)
     except OSError as error:
         node.not_installed(f"the library can't be installed: {error}")

@@ -97,7 +97,7 @@ class Settings:
         " cause never do",
         frozenset(),
     )
-    http_address: str = setting(readings.address, "serves /metrics, /healthz and /readyz", "0.0.0.0:9470")
+    http_address: str = setting(readings.address, "serves /metrics, /healthz and /readyz", "[::]:9470")
     reconcile_period: float = setting(
         readings.seconds("0.1", "3600"),
         "seconds between two comparisons of ledger, files and API server",

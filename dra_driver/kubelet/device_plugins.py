@@ -26,7 +26,8 @@ from kube.client import Client
 from kube.quantity import QuantityError, parse_quantity
 from kube.reflector import Change, Reflector
 
-_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number")
+_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/vgpu", "volcano.sh/vgpu-number")
+"""HAMi's can be called anything; `nvidia.com/vgpu` is what it is called where `gpu` is NVIDIA's."""
 _PREFIX = "nvidia.com/mig-"
 
 

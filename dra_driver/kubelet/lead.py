@@ -30,6 +30,7 @@ class Lead:
         self._is_alive = is_alive or is_listening
         self._listeners: list[Callable[[], None]] = []
         self._held: bool | None = None
+        self._why_not_written = ""
 
     def listen(self, listener: Callable[[], None]) -> None:
         """`listener` is called when we have become the leader, or are none any more."""
@@ -37,12 +38,7 @@ class Lead:
 
     def take(self) -> None:
         """The kubelet has registered this agent: from now on it leads."""
-        try:
-            durable.write(self._path, bytes(self._own), survives_power_cut=False)
-        except OSError as error:
-            _log.error(
-                "%s can't be written, so another agent of this node may go on leading: %s", self._path, error
-            )
+        self._write()
         self.holds()
 
     def holds(self) -> bool:
@@ -61,12 +57,23 @@ class Lead:
             return None
 
     def _take_over(self, gone: Path | None) -> None:
+        self._write()
+        if gone is not None and self._held is False:
+            _log.info("the agent at %s is gone; this one leads the node", gone)
+
+    def _write(self) -> None:
+        why_not = ""
         try:
             durable.write(self._path, bytes(self._own), survives_power_cut=False)
         except OSError as error:
-            _log.error("%s can't be written: %s", self._path, error)
-        if gone is not None and self._held is False:
-            _log.info("the agent at %s is gone; this one leads the node", gone)
+            why_not = error.strerror or str(error)
+        if why_not and why_not != self._why_not_written:  # or a full disk would be told twice a second
+            _log.error(
+                "%s can't be written (%s), so another agent of this node may go on leading",
+                self._path,
+                why_not,
+            )
+        self._why_not_written = why_not
 
     def _tell(self, holds: bool) -> None:
         if holds != self._held:

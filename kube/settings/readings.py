@@ -129,5 +129,5 @@ def address(value: Any) -> str:
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise ValueError("write ADDRESS:PORT, such as 0.0.0.0:9470 or [::]:9470")
+        raise ValueError("write ADDRESS:PORT, such as [::]:9470, which is IPv4, too, or 10.0.0.1:9470")
     return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,15 +17,19 @@ import aiohttp
 
 from dra_driver.kubelet.sockets import Sockets
 from dra_driver.names import DRIVER
+from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.kubelet import wait_for
 
 DRIVER_DOCUMENT = "gpu.tessera.dev-driver_files.json"
+_HARMLESS = "43"  # an XID that says nothing against a card
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def free_address() -> tuple[str, int]:
+    """Of this host, where nobody else listens until the agent does: others take free ports of 127.0.0.1."""
+    host = "127." + ".".join(str(random.randint(1, 254)) for _ in range(3))  # noqa: S311 - no secret
+    with socket.create_server((host, 0)) as listener:
+        return host, int(listener.getsockname()[1])
 
 
 class Agent:
@@ -44,7 +49,7 @@ class Agent:
     ) -> None:
         self._program = program
         self.root = root
-        self.port = free_port()
+        self.address = free_address()
         self.sockets = Sockets.below(root / "kubelet", DRIVER, environment.get("TESSERA_POD_UID"))
         self.log = root / "agent.log"
         self._boot = root / "boot_id"
@@ -60,7 +65,7 @@ class Agent:
             "TESSERA_DRIVER_ROOT": str(root / "driver"),
             "TESSERA_CONTAINER_DRIVER_ROOT": str(root / "driver"),
             "TESSERA_SYS_ROOT": str(root / "driver/sys"),
-            "TESSERA_HTTP_ADDRESS": f"127.0.0.1:{self.port}",
+            "TESSERA_HTTP_ADDRESS": "{}:{}".format(*self.address),
             "TESSERA_KUBECONFIG": str(api.write_kubeconfig(root / "kubeconfig")),
             "TESSERA_BOOT_ID_FILE": str(self._boot),
             **environment,
@@ -144,9 +149,15 @@ class Agent:
         """Status and body of its HTTP endpoint."""
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{self.port}{path}") as answer,
+            session.get("http://{}:{}{}".format(*self.address, path)) as answer,
         ):
             return answer.status, await answer.text()
+
+    async def series(self) -> dict[str, float]:
+        """What /metrics has: name and labels → value."""
+        _, text = await self.get("/metrics")
+        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
 
     async def until_ready(self, seconds: float = 60.0) -> None:
         """Fails with /readyz's own words."""
@@ -155,6 +166,25 @@ class Agent:
             return (await self.get("/readyz"))[0] == 200
 
         await self.until(is_ready, seconds)
+
+    async def fakegpu(self, command: str, *arguments: str) -> None:
+        """Does something to the node's fake cards."""
+        program = str(driver_root.program("fakegpu-ctl"))
+        process = await asyncio.create_subprocess_exec(
+            program, command, str(self.root / "fakegpu"), *arguments
+        )
+        assert await process.wait() == 0
+
+    async def until_it_hears_errors(self) -> None:
+        """Of the cards: as from a real driver, it never learns of those before it listened."""
+        series = f'tessera_xid_events_total{{xid="{_HARMLESS}"}}'
+        before = (await self.series())[series]
+
+        async def hears() -> bool:
+            await self.fakegpu("xid", "0", _HARMLESS)
+            return (await self.series())[series] > before
+
+        await self.until(hears)
 
     def files(self) -> set[str]:
         """All that is there for claims; the driver's document is for whoever comes next, too."""

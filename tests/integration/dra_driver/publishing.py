@@ -12,7 +12,7 @@ from dra_driver.cards.capacity import Scales
 from dra_driver.cards.inventory import inventory
 from dra_driver.cards.rules import Effect
 from dra_driver.cards.taints import Taint
-from dra_driver.conditions import Conditions
+from dra_driver.conditions import Condition, Conditions
 from dra_driver.metrics.counters import Metrics
 from dra_driver.slices.documents import DeviceLists, device_lists
 from dra_driver.slices.publisher import Publisher
@@ -68,6 +68,10 @@ class Setting:
         async with asyncio.timeout(seconds):
             while not what():  # noqa: ASYNC110 - the fake server has no events to wait for
                 await asyncio.sleep(0.02)
+
+    async def until_published(self) -> None:
+        """And it knows: the slices are there before it has the server's answer."""
+        await self.until(lambda: self.slices and self.conditions[Condition.SLICES].holds)
 
     async def is_quiet(self) -> bool:
         before = self.writes

@@ -186,5 +186,6 @@ async def test_a_server_without_events_holds_up_nothing(world: World) -> None:
     answers = await world.kubelet.prepare(bad, good)
     assert "over-committed" in answers[bad.uid].error
     assert answers[good.uid].error == ""
+    await world.agent.until(lambda: "is not written" in world.agent.log.read_text())
     await asyncio.sleep(0.5)
     assert world.agent.log.read_text().count("is not written") == 1

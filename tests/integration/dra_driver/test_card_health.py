@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from kube import paths
-from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, register
@@ -27,13 +25,7 @@ class Node(World):
     """One whose driver the test breaks."""
 
     async def fakegpu(self, command: str, *arguments: str) -> None:
-        words = [
-            str(driver_root.program("fakegpu-ctl")),
-            command,
-            str(self.agent.root / "fakegpu"),
-            *arguments,
-        ]
-        await asyncio.to_thread(lambda: subprocess.run(words, check=True))
+        await self.agent.fakegpu(command, *arguments)
 
     def taints(self) -> dict[int, dict[str, str]]:
         """Number of the device in the slice → key → value; times are there in any case."""
@@ -50,6 +42,10 @@ class Node(World):
             await self.agent.until(lambda: self.taints() == expected, seconds)
         except AssertionError as error:
             raise AssertionError(f"{self.taints()} where {expected} was expected: {error}") from error
+
+    def told(self) -> dict[str, str]:
+        """Reason of each Event → its message."""
+        return {item["reason"]: item["message"] for item in self.api.all(paths.events("default"))}
 
     def remembered(self) -> list[Path]:
         return list((self.agent.root / "state/xids").glob("*.json"))
@@ -76,6 +72,7 @@ async def node(root: Path, api: ApiServer, request: pytest.FixtureRequest) -> As
         await agent.start()
         await register(agent.sockets.registration)
         await agent.until_ready()
+        await agent.until_it_hears_errors()
         kubelet = await stack.enter_async_context(Kubelet(agent.sockets.dra))
         yield Node(agent, api, kubelet)
 
@@ -94,13 +91,14 @@ async def test_an_error_that_loses_the_card_until_it_is_found(node: Node) -> Non
     assert f"{uuid} is lost" in words
     await node.fakegpu("find", "1")
     await node.until_tainted({})
-    assert node.remembered() == []
+    await node.agent.until(lambda: node.remembered() == [])
     await node.until_metric(f'tessera_card_healthy{{uuid="{uuid}"}}', 1)
 
 
 async def test_what_is_tainted_is_written_once(node: Node) -> None:
     await node.fakegpu("xid", "0", "48")
     await node.until_tainted({0: {XID: "48"}})
+    await node.agent.until(lambda: "CardError" in node.told())
     before = node.writes
     for _ in range(3):
         await node.fakegpu("xid", "0", "48")
@@ -168,11 +166,7 @@ async def test_a_card_in_use_that_is_lost_and_found_stays_as_it_was(node: Node) 
 async def test_errors_that_say_nothing_against_a_card(node: Node) -> None:
     for number in ("13", "31", "43", "45", "68", "109", "63", "92"):
         await node.fakegpu("xid", "0", number)
-
-    async def all_counted() -> bool:
-        return await node.metric('tessera_xid_events_total{xid="92"}') == 1
-
-    await node.agent.until(all_counted)
+    await node.until_metric('tessera_xid_events_total{xid="92"}', 1)
     assert await node.metric('tessera_xid_events_total{xid="31"}') == 1
     assert node.taints() == {}
     assert node.remembered() == []
@@ -207,6 +201,7 @@ async def test_an_effect_that_was_configured(root: Path, api: ApiServer) -> None
         await agent.start()
         await register(agent.sockets.registration)
         await agent.until_ready()
+        await agent.until_it_hears_errors()
         async with Kubelet(agent.sockets.dra) as kubelet:
             node = Node(agent, api, kubelet)
             await node.fakegpu("xid", "1", "48")
@@ -245,8 +240,7 @@ async def test_a_driver_that_hangs_holds_up_nothing(node: Node) -> None:
         await _serves_as_ever(node, f"claim-{number}")
     assert threads(node.agent) <= before + 8  # the look, and workers for files; no more with time
     await node.fakegpu("nvml", "--ok")
-    await node.fakegpu("xid", "0", "48")
-    await node.until_tainted({0: {XID: "48"}})  # it is heard again
+    await node.agent.until_it_hears_errors()
 
 
 async def test_a_driver_that_hangs_is_told_and_forgiven(node: Node) -> None:
@@ -265,11 +259,11 @@ async def test_a_driver_that_hangs_is_told_and_forgiven(node: Node) -> None:
 
 
 async def test_an_agent_that_starts_while_the_driver_hangs_serves_what_was_there(node: Node) -> None:
-    before = node.writes
+    before = node.api.all(paths.resource_slices())
     await node.fakegpu("nvml", "--hang")
     await node.restart()
     await _serves_as_ever(node, "claim")
-    assert node.writes == before  # what was published stays
+    assert node.api.all(paths.resource_slices()) == before  # never written, whatever else was told
     assert await node.agent.stop() == 0
     assert "not ended within" not in node.agent.log.read_text()
     await node.fakegpu("nvml", "--ok")
@@ -286,6 +280,7 @@ async def test_a_driver_that_fails_for_a_while(node: Node, code: str) -> None:
     await _serves_as_ever(node, "claim")
     await node.fakegpu("nvml", "--ok")
     await node.agent.until_ready()
+    await node.agent.until_it_hears_errors()
     await node.fakegpu("xid", "0", "48")
     await node.until_tainted({0: {XID: "48"}})
 
@@ -299,15 +294,14 @@ async def test_one_card_that_hangs_holds_up_no_prepare_of_another(node: Node) ->
     await node.agent.until_ready()
 
 
-async def test_events_say_what_happened(node: Node, api: ApiServer) -> None:
+async def test_events_say_what_happened(node: Node) -> None:
     await node.fakegpu("xid", "1", "79")
     await node.until_tainted({1: {LOST: "", XID: "79"}})
     await node.fakegpu("find", "1")
     await node.until_tainted({})
-    events = paths.events("default")
     name = node.devices()[1]["name"]
-    await node.agent.until(lambda: "CardWell" in {item["reason"] for item in api.all(events)})
-    said = {item["reason"]: item["message"] for item in api.all(events)}
+    await node.agent.until(lambda: {"CardError", "CardLost", "CardWell"} <= node.told().keys())
+    said = node.told()
     assert said["CardError"].startswith(f"device {name}: XID 79 reported by the card")
     assert said["CardLost"].startswith(f"device {name}: ")
     assert said["CardWell"] == f"device {name} is well again"
@@ -321,11 +315,6 @@ async def test_what_the_driver_itself_says_that_a_card_needs(node: Node) -> None
     await node.fakegpu("xid", "0", "95")
     await node.fakegpu("action", "0", "2")
     await node.until_tainted({0: {XID: "95"}})
-    uuid = node.devices()[0]["attributes"]["uuid"]["string"]
-
-    async def is_asked() -> bool:
-        return b'"asked":true' in (node.agent.root / f"state/xids/{uuid}.json").read_bytes()
-
-    await node.agent.until(is_asked)
+    await node.agent.until(lambda: any(b'"asked":true' in file.read_bytes() for file in node.remembered()))
     await node.fakegpu("action", "0", "0")
     await node.until_tainted({})

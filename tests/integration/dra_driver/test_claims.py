@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from dra_driver.claims.allocation import ClaimRef
 from dra_driver.names import ClaimUID
 from interposer import abi
 from kube import paths
-from tests.integration.api_server import ApiServer
+from tests.fakegpu import driver_root
+from tests.integration.api_server import ApiServer, Seen
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
 from tests.integration.dra_driver.world import World, serving, two_cards
@@ -117,10 +119,36 @@ async def test_prepare_is_the_same_again_and_writes_what_is_lost(world: World) -
     wire = world.allocate("claim", world.share(0))
     first = await world.prepared(wire)
     before = world.agent.files()
-    shutil.rmtree(world.agent.root / "cdi")
-    shutil.rmtree(world.agent.root / "run/claims")
+    (world.agent.root / "cdi").rename(world.agent.root / "lost")
+    (world.agent.root / "run/claims").rename(world.agent.root / "lost-claims")
     assert await world.prepared(wire) == first
     assert world.agent.files() == before
+
+
+def reads_of(seen: Seen, wire: WireClaim) -> bool:
+    return seen.method == "GET" and seen.path == paths.resource_claim("default", wire.name)
+
+
+@pytest.mark.parametrize("is_prepared", [False, True], ids=["first", "again"])
+async def test_an_api_server_that_says_when_to_come_back(world: World, is_prepared: bool) -> None:
+    """Or the Pod would wait until the kubelet asks again, which takes it a minute or more."""
+    wire = world.allocate("claim", world.share(0))
+    if is_prepared:
+        await world.prepared(wire)
+    before = len(world.api.requests)
+    world.api.refuse(429, retry_after=1, when=lambda seen: reads_of(seen, wire))
+    await world.prepared(wire)
+    first, second = (seen.at for seen in world.api.requests[before:] if reads_of(seen, wire))
+    assert second - first >= 1
+
+
+async def test_an_api_server_without_an_answer_is_asked_a_few_times(world: World) -> None:
+    wire = world.allocate("claim", world.share(0))
+    world.api.refuse(503, times=1000, when=lambda seen: reads_of(seen, wire))
+    error = (await world.kubelet.prepare(wire))[wire.uid].error
+    assert f"default/claim:{wire.uid} can't be read: injected by the test (503" in error
+    assert 2 <= len([seen for seen in world.api.requests if reads_of(seen, wire)]) <= 10
+    assert world.agent.files() == set()
 
 
 async def test_usage_survives_a_repeated_prepare(world: World) -> None:
@@ -230,6 +258,20 @@ async def test_after_a_reboot_nothing_is_left_but_the_retry_works(world: World) 
     async with Kubelet(world.agent.sockets.dra) as kubelet:
         assert (await kubelet.prepare(wire))[wire.uid].error == ""
     assert world.agent.files() == before
+
+
+async def test_after_a_reboot_the_first_question_waits_for_the_driver(world: World) -> None:
+    """It starts the cards when it is asked; the kubelet asks as soon as we are registered."""
+    wire = world.allocate("claim", world.share(0))
+    first = await world.prepared(wire)
+    await world.agent.stop(signal.SIGKILL)
+    world.agent.sockets.registration.unlink()
+    world.agent.boot("boot-2")
+    slow = (driver_root.program("fakegpu-ctl"), "nvml", world.agent.root / "fakegpu", "--delay", "20")
+    subprocess.run(slow, check=True)  # noqa: ASYNC221
+    await world.agent.start()
+    async with Kubelet(world.agent.sockets.dra) as kubelet:
+        assert (await kubelet.prepare(wire))[wire.uid] == first
 
 
 async def test_a_corrupt_ledger_is_said_aloud_and_unprepare_still_cleans(world: World) -> None:

@@ -27,6 +27,11 @@ class TaintlessServer(ApiServer):
         device.pop("taints", None)
 
 
+def updates(setting: Setting) -> float | None:
+    """Whose answers the publisher has."""
+    return setting.registry.get_sample_value("tessera_slice_writes_total", {"verb": "update"})
+
+
 class ForgetfulServer(TaintlessServer):
     """Has DRAConsumableCapacity off as well."""
 
@@ -61,7 +66,7 @@ async def test_dropped_taints_are_told_where_one_is_needed(setting: Setting) -> 
         return setting.registry.get_sample_value("tessera_slice_fields_dropped", {"gate": "DRADeviceTaints"})
 
     setting.publisher.want(wanted())
-    await setting.until(lambda: setting.slices)
+    await setting.until_published()
     assert await setting.is_quiet()
     assert (features(), dropped()) == (True, 0)
 
@@ -92,7 +97,8 @@ async def test_a_feature_that_was_switched_on_is_used_in_time(setting: Setting) 
     assert isinstance(setting.api, TaintlessServer)
     setting.ahead = 3601
     setting.publisher.want(copy.deepcopy(wanted(3, XID)))  # wakes it
-    await setting.until(lambda: len(setting.devices()) == 3)
+    await setting.until(lambda: updates(setting) == 1)  # it knows what was dropped
+    assert len(setting.devices()) == 3
     assert not setting.conditions[Condition.FEATURES].holds
     setting.api.dropping = False
     setting.ahead = 2 * 3601
@@ -103,10 +109,12 @@ async def test_a_feature_that_was_switched_on_is_used_in_time(setting: Setting) 
 
 async def test_dropped_fields_of_one_slice_are_not_forgotten_for_the_others_sake(setting: Setting) -> None:
     setting.publisher.want(wanted(70, XID))
-    await setting.until(lambda: len(setting.slices) == 2)
+    await setting.until_published()
+    assert len(setting.slices) == 2
     first = copy.deepcopy(setting.slices[0])
     for device in first["spec"]["devices"]:
         device.pop("taints", None)
     setting.api.put(SLICES, first)  # somebody has removed it: it comes back
-    await setting.until(setting.taints)
+    await setting.until(lambda: updates(setting) == 1)
+    assert setting.taints()
     assert setting.conditions[Condition.FEATURES].holds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from interposer import abi
-from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.world import INVENTORIES, World, fake_cards, serving
@@ -186,18 +184,12 @@ async def test_a_card_that_fails_later_keeps_its_instances_with_a_taint(start: S
     world = await start(MIG.read_text(), TESSERA_LOOK_PERIOD="0.5")
     before = uuids(world)
 
-    async def faults(*words: str) -> None:
-        program = driver_root.program("fakegpu-ctl")
-        arguments = ("nvml", str(world.agent.root / "fakegpu"), "--card", "0", *words)
-        process = await asyncio.create_subprocess_exec(program, *arguments)
-        assert await process.wait() == 0
-
     def tainted() -> list[str]:
         return [device["attributes"]["uuid"]["string"] for device in world.devices() if device.get("taints")]
 
-    await faults("--fail", "999")
+    await world.agent.fakegpu("nvml", "--card", "0", "--fail", "999")
     await world.agent.until(lambda: tainted() == before[:3])
     assert uuids(world) == before
     await world.prepared(world.allocate("claim", world.share(3, "3000Mi")))
-    await faults("--ok")
+    await world.agent.fakegpu("nvml", "--card", "0", "--ok")
     await world.agent.until(lambda: not tainted())

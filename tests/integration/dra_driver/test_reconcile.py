@@ -88,7 +88,8 @@ async def test_leftovers_go_and_what_is_not_ours_stays(world: World) -> None:
     foreign.write_text("{}")
     before = world.agent.files()
     (world.agent.root / "cdi/gpu.tessera.dev-grant_0c8f1f2e-dead.json").write_text("{}")
-    (world.agent.root / "run/claims/0c8f1f2e-beef/grant").mkdir(parents=True)
+    (world.agent.root / "left/grant").mkdir(parents=True)
+    (world.agent.root / "left").rename(world.agent.root / "run/claims/0c8f1f2e-beef")  # at once
     await world.agent.until(lambda: world.agent.files() == before)
     await until_done(world, "remove", 2)
 

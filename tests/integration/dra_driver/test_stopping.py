@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any
 import pytest
 
 from kube import paths
-from tests.fakegpu import driver_root
 from tests.integration.api_server import ApiServer, Seen
 from tests.integration.dra_driver.agent import Agent
 from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register, watch_health
 from tests.integration.dra_driver.world import World, serving, two_cards
 
 LIMIT = 15.0  # seconds from SIGTERM: 5 of the agent's, and what a slow machine takes to start and end things
+IN_FLIGHT = 'tessera_claims_in_flight{operation="prepare"}'
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ async def test_with_health_streams_and_a_scrape_going_on(world: World) -> None:
     streams = [watch_health(world.agent.sockets.dra, version=version) for version in ("v1", "v1alpha1")]
     for stream in streams:
         await anext(stream)
-    reader, writer = await asyncio.open_connection("127.0.0.1", world.agent.port)
+    reader, writer = await asyncio.open_connection(*world.agent.address)
     writer.write(b"GET /metrics HTTP/1.1\r\n")  # and never the rest
     status, seconds = await ended(world.agent)
     assert (status, seconds < LIMIT) == (0, True)
@@ -76,7 +75,7 @@ async def test_with_an_api_server_that_answers_nothing(world: World) -> None:
     await world.api.stop()
     await world.api.start()
     asked = asyncio.create_task(world.kubelet.prepare(claim))
-    await asyncio.sleep(0.3)
+    await world.until_metric(IN_FLIGHT, 1)
     assert (await world.agent.get("/healthz"))[0] == 200
     status, seconds = await ended(world.agent)
     assert (status, seconds < LIMIT) == (0, True)
@@ -87,8 +86,7 @@ async def test_with_an_api_server_that_answers_nothing(world: World) -> None:
 
 
 async def test_with_a_driver_that_hangs(world: World) -> None:
-    words = [str(driver_root.program("fakegpu-ctl")), "nvml", str(world.agent.root / "fakegpu"), "--hang"]
-    await asyncio.to_thread(lambda: subprocess.run(words, check=True))
+    await world.agent.fakegpu("nvml", "--hang")
     await asyncio.sleep(1.5)  # a look at the cards is under way
     status, seconds = await ended(world.agent)
     assert (status, seconds < LIMIT) == (0, True)
@@ -136,16 +134,12 @@ async def test_busy_is_not_dead(world: World) -> None:
     """50 claims in hand whose reading takes its time: probes and scrapes are answered meanwhile."""
     claims = [world.allocate(f"c{number}", world.share(0, "1Mi", "0", "1")) for number in range(50)]
     answered = world.api.hold(when=lambda seen: "resourceclaims" in seen.path)
-
-    async def all_in_hand() -> bool:
-        return await world.metric('tessera_claims_in_flight{operation="prepare"}') == len(claims)
-
     asked = asyncio.create_task(world.kubelet.prepare(*claims))
-    await world.agent.until(all_in_hand)
+    await world.until_metric(IN_FLIGHT, len(claims))
     assert await world.agent.get("/healthz") == (200, "ok\n")
     answered.set()
     assert {answer.error for answer in (await asked).values()} == {""}
-    assert await world.metric('tessera_claims_in_flight{operation="prepare"}') == 0
+    assert await world.metric(IN_FLIGHT) == 0
     assert await world.metric('tessera_claim_seconds_count{operation="prepare"}') == 50
     codes = '{code="2xx",resource="resourceclaims",verb="get"}'
     assert await world.metric(f"tessera_api_requests_total{codes}") >= 50
@@ -173,11 +167,14 @@ async def test_the_state_is_written_down(world: World) -> None:
     claim = world.allocate("claim", world.share(0))
     await world.prepared(claim)
 
-    async def has_seen_its_writes() -> bool:
-        return not (await dumped(world.agent))["slices"]["pendingWrites"]
+    state: dict[str, Any] = {}
 
-    await world.agent.until(has_seen_its_writes)
-    state = await dumped(world.agent)
+    async def is_at_rest() -> bool:
+        state.update(await dumped(world.agent))
+        is_reconciled = state["tasks"]["reconciler"][-1].endswith("Event.wait")
+        return is_reconciled and not state["slices"]["pendingWrites"]
+
+    await world.agent.until(is_at_rest)
     assert "[+] registered" in state["conditions"]
     assert [card["uuid"] for card in state["node"]["inventory"]["cards"]] == [
         device["attributes"]["uuid"]["string"] for device in world.devices()
@@ -185,7 +182,6 @@ async def test_the_state_is_written_down(world: World) -> None:
     assert state["ledger"]["entries"][claim.uid]["state"] == "prepared"
     assert state["settings"]["node_name"] == "node-a"
     assert state["claimsInHand"] == {"locked": {}, "running": 0, "changing": 0}
-    assert state["tasks"]["reconciler"][-1].endswith("Event.wait")
     assert {"publisher", "reconciler", "http", "discovery"} <= set(state["tasks"])
     assert any("MainThread" in name for name in state["threads"])
     assert "secret" not in json.dumps(state)
@@ -194,14 +190,14 @@ async def test_the_state_is_written_down(world: World) -> None:
 async def test_the_state_of_one_whose_loop_is_blocked(root: Path, api: ApiServer) -> None:
     program = (
         "import time, dra_driver.process.http as http\n"
-        "async def call(self, path): time.sleep(60)\n"
+        "async def call(self, path): time.sleep(600)\n"
         "http.Endpoints.__call__ = call\n"
         "from dra_driver.main import main; main()"
     )
     (root / "driver").mkdir()
     with Agent(root, api, program=program) as agent:
         await agent.start()
-        _, writer = await asyncio.open_connection("127.0.0.1", agent.port)
+        _, writer = await asyncio.open_connection(*agent.address)
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
         async def is_seen() -> bool:
@@ -209,7 +205,7 @@ async def test_the_state_of_one_whose_loop_is_blocked(root: Path, api: ApiServer
 
         await agent.until(is_seen)
         state = await dumped(agent)
-        assert any("time.sleep(60)" in line or "call" in line for line in state["threads"][_main(state)])
+        assert any("time.sleep(600)" in line or "call" in line for line in state["threads"][_main(state)])
         os.kill(agent.pid, signal.SIGUSR2)
         await agent.until(lambda: "Current thread" in agent.log.read_text())
         status, seconds = await ended(agent)

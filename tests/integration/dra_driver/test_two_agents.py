@@ -72,9 +72,13 @@ async def test_the_newer_one_publishes_and_mends(update: Update, api: ApiServer)
     (slice_,) = api.all(paths.resource_slices())
     api.drop(paths.resource_slices(), slice_["metadata"]["name"])
     await new.agent.until(lambda: len(api.all(paths.resource_slices())) == 1)
-    assert "ResourceSlice" in new.agent.log.read_text()
+    await new.agent.until(lambda: "ResourceSlice" in new.agent.log.read_text())
     assert not await mended(old, 1)
-    assert "publishes them" in (await old.agent.get("/readyz"))[1]
+
+    async def stands_back() -> bool:
+        return "publishes them" in (await old.agent.get("/readyz"))[1]
+
+    await old.agent.until(stands_back)
     await new.agent.stop(signal.SIGKILL)
     (new.agent.root / "cdi" / f"gpu.tessera.dev-grant_{wire.uid}.json").unlink()
     await old.agent.until(lambda: mended(old, 1))
@@ -120,13 +124,16 @@ async def test_told_to_stop_while_a_claim_is_waited_for(update: Update, api: Api
     """The API server does not answer: the kubelet is told so, and the agent ends in time."""
     old = await update.start(OLD)
     slow, quick = old.allocate("slow", old.share(0)), old.allocate("quick", old.share(1, share=2))
-    api.delay(30.0, when=lambda seen: seen.path.endswith("/slow"))
-    api.delay(0.5, when=lambda seen: seen.path.endswith("/quick"))
+    api.hold(when=lambda seen: seen.path.endswith("/slow"))
+    answered = api.hold(when=lambda seen: seen.path.endswith("/quick"))
     asked = [asyncio.create_task(old.kubelet.prepare(wire)) for wire in (slow, quick)]
     await old.agent.until(
         lambda: {"slow", "quick"} <= {seen.path.rpartition("/")[2] for seen in api.requests}
     )
-    assert await old.agent.stop(seconds=25.0) == 0
+    stopping = asyncio.create_task(old.agent.stop())
+    await old.agent.until(lambda: "told to stop" in old.agent.log.read_text())
+    answered.set()
+    assert await stopping == 0
     answers = [await each for each in asked]
     assert "the agent is stopping" in answers[0][slow.uid].error
     assert answers[1][quick.uid].error == ""

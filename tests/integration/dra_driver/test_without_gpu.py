@@ -114,7 +114,7 @@ async def test_starts_over_a_dead_agents_sockets(agent: Agent) -> None:
 
 
 async def test_an_address_in_use_is_one_sentence(root: Path, api: ApiServer) -> None:
-    with Agent(root, api) as agent, socket.create_server(("127.0.0.1", agent.port)):
+    with Agent(root, api) as agent, socket.create_server(agent.address):
         status, said = await agent.end()
     assert status == 1
     assert "Traceback" not in said

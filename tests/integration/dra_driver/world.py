@@ -86,17 +86,14 @@ class World:
         return answer
 
     async def metric(self, series: str) -> float:
-        _, text = await self.agent.get("/metrics")
-        return next(
-            float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(series + " ")
-        )
+        return (await self.agent.series())[series]
 
     async def until_metric(self, series: str, value: float) -> None:
         """For what is counted after its effect can be seen."""
-        seen: list[float] = []
+        seen: list[float | None] = []
 
         async def has_come() -> bool:
-            seen[:] = [await self.metric(series)]
+            seen[:] = [(await self.agent.series()).get(series)]
             return seen == [value]
 
         try:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import os
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from claim_mutator import certificates
 from kube import paths
 from kube.client import Client
 from kube.configuration import Connection
@@ -54,6 +58,52 @@ async def test_token_is_read_again(tmp_path: Path) -> None:
         assert sent[0] == "Bearer old"
         assert sent[-1] == "Bearer new"
         assert len(sent) <= 3
+
+
+async def test_a_new_ca_is_taken_up(tmp_path: Path) -> None:
+    """The API server has one of a CA that the Pod's file did not have when the client was opened."""
+    old, new = (certificates.renewed(None, ["localhost"], dt.datetime.now(dt.UTC)) for _ in range(2))
+    for name, content in (("ca.crt", old.ca_bundle), ("tls.crt", new.certificate), ("tls.key", new.key)):
+        (tmp_path / name).write_bytes(content)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    async with ApiServer(tls=tls) as api:
+        api.put(paths.nodes(), {"metadata": {"name": "a"}})
+        connection = Connection(f"https://localhost:{api.port}", ca_file=tmp_path / "ca.crt")
+        async with Client(connection, user_agent="test") as client:
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.get(paths.node("a"))
+            replace_file(tmp_path / "ca.crt", b"half of")
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.get(paths.node("a"))
+            replace_file(tmp_path / "ca.crt", old.ca_bundle + new.ca_bundle)
+            assert (await client.get(paths.node("a")))["metadata"]["name"] == "a"
+            (tmp_path / "ca.crt").unlink()
+            await api.stop()
+            await api.start()
+            assert (await client.get(paths.node("a")))["metadata"]["name"] == "a"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """As the kubelet brings a ConfigMap's change: another file, with a time of its own."""
+    before = path.stat().st_mtime_ns
+    path.write_bytes(content)
+    os.utime(path, ns=(before + 1, before + 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, "No such file"), (b"half of", "X509")],
+    ids=["missing", "no-certificate"],
+)
+async def test_a_ca_that_can_not_be_used_is_told_at_once(
+    tmp_path: Path, content: bytes | None, expected: str
+) -> None:
+    if content is not None:
+        (tmp_path / "ca.crt").write_bytes(content)
+    client = Client(Connection("https://localhost:1", ca_file=tmp_path / "ca.crt"), user_agent="test")
+    with pytest.raises(OSError, match=expected):
+        await client.__aenter__()
 
 
 async def test_401_with_the_same_token_is_not_repeated(tmp_path: Path) -> None:

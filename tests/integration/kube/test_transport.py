@@ -138,14 +138,17 @@ async def test_a_new_connection_that_dies_is_not_tried_again() -> None:
 
 
 async def test_what_nobody_asked_for_is_no_answer_to_the_next_question() -> None:
+    is_said = asyncio.Event()
+
     async def answer(number: int, _reader: Any, writer: asyncio.StreamWriter) -> None:
         await says(writer, OK)
         if number == 1:
             await says(writer, b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+            is_said.set()
 
     async with served(answer) as (server, transport):
         assert await ask(transport) == b"ok"
-        await asyncio.sleep(0.05)
+        await is_said.wait()
         assert await ask(transport) == b"ok"
         assert server.connections == 2
 
@@ -186,9 +189,11 @@ async def test_one_that_is_cancelled_gives_its_place_back() -> None:
             await never.wait()
         await says(writer, OK)
 
-    async with served(answer) as (_, transport):
+    async with served(answer) as (server, transport):
         stuck = [asyncio.create_task(ask(transport)) for _ in range(16)]
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while len(server.heads) < 16:  # noqa: ASYNC110 - the server has no events to wait for
+                await asyncio.sleep(0.01)
         waiting = asyncio.create_task(ask(transport))
         await asyncio.sleep(0.05)
         assert not waiting.done()

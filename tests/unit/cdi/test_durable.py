@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from cdi import durable
+from tests.unit.leases import leased
 
 
 @pytest.fixture
@@ -23,6 +25,12 @@ def test_written_whole_with_its_mode(file: Path) -> None:
     durable.write(file, b"second", mode=0o444, survives_power_cut=False)
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"second", 0o444)
     assert [path.name for path in file.parent.iterdir()] == ["file"]
+
+
+def test_reading_waits_for_nobody(file: Path) -> None:
+    assert durable.read(file) == b"first"
+    with leased(file, fcntl.F_WRLCK), pytest.raises(BlockingIOError):
+        durable.read(file)
 
 
 def test_a_disk_that_is_full_after_some_bytes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,26 @@ def test_results_of_other_drivers_are_not_ours() -> None:
     assert found.configs == ()
 
 
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({"resource.kubernetes.io/pod-claim-name": "gpu"}, "gpu", id="of-a-template"),
+        pytest.param({}, None, id="none"),
+        pytest.param(None, None, id="no-annotations"),
+        pytest.param({"resource.kubernetes.io/pod-claim-name": "/etc"}, None, id="another-place"),
+        pytest.param({"resource.kubernetes.io/pod-claim-name": "../.."}, None, id="upwards"),
+        pytest.param({"resource.kubernetes.io/pod-claim-name": "a\n"}, None, id="two-lines"),
+        pytest.param({"resource.kubernetes.io/pod-claim-name": ""}, None, id="empty"),
+    ],
+)
+def test_the_name_that_a_pod_has_for_its_claim(
+    annotations: dict[str, str] | None, expected: str | None
+) -> None:
+    raw = claim(REF, result(A100))
+    raw["metadata"]["annotations"] = annotations
+    assert read(raw).pod_claim_name == expected
+
+
 def test_configs() -> None:
     found = read(
         claim(REF, result(A100), config=[opaque("FromClass"), opaque(priority=1) | {"requests": ["g0"]}])

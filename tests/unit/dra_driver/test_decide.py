@@ -50,7 +50,9 @@ def found(held: Entry | None, file: Stored | None = None, **more: Any) -> Found:
         pytest.param(found(PREPARING), None, id="half-prepared-and-api-away"),
         pytest.param(found(PREPARING, api=Api.HELD), Action.FINISH, id="half-prepared"),
         pytest.param(found(PREPARING, api=Api.GONE), Action.UNPREPARE, id="half-prepared-and-gone"),
-        pytest.param(found(None), Action.REMOVE, id="orphan"),
+        pytest.param(found(None), None, id="files-of-nobody-knows-whom"),
+        pytest.param(found(None, api=Api.HELD), Action.RESTORE, id="files-of-a-claim"),
+        pytest.param(found(None, api=Api.GONE), Action.REMOVE, id="files-of-no-claim"),
         pytest.param(Found(), None, id="nothing"),
         pytest.param(found(None, UNREADABLE), None, id="unreadable-entry"),
         pytest.param(found(None, UNREADABLE, api=Api.HELD), Action.RESTORE, id="unreadable-entry-of-a-claim"),
@@ -68,7 +70,7 @@ def test_decide(what: Found, action: Action | None) -> None:
 def test_nothing_is_destroyed_on_a_guess() -> None:
     for held in (PREPARED, PREPARING, None):
         for file in (None, stored(PREPARED), stored(PREPARING), UNREADABLE):
-            if held is None and file is not UNREADABLE:
+            if held is None and file not in (None, UNREADABLE):
                 continue
             for is_whole in (True, False):
                 action = decide(Found(held, file, True, Api.UNKNOWN, is_whole))

@@ -33,6 +33,11 @@ def raw_node(**capacity: str) -> dict[str, Any]:
             id="parts-of-cards",
         ),
         pytest.param(
+            {"status": {"capacity": {"nvidia.com/vgpu": "10", "volcano.sh/vgpu-number": "10"}}},
+            {"nvidia.com/vgpu": 10, "volcano.sh/vgpu-number": 10},
+            id="as-hami-and-volcano-call-them",
+        ),
+        pytest.param(
             {"status": {"capacity": {"amd.com/gpu": "2", "nvidia.com/hostdev": "2", "x/nvidia.com": "1"}}},
             {},
             id="other-devices",

@@ -104,6 +104,12 @@ def fails(error: Exception) -> Callable[[], Inventory]:
     return read
 
 
+async def until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not what():  # noqa: ASYNC110 - done by threads
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
     return Setting(tmp_path)
@@ -172,8 +178,7 @@ async def test_a_driver_that_hangs_is_told_and_holds_up_nothing(
     monkeypatch.setattr(discovery, "_HANGS_AFTER", 0.05)
     release = hang(setting)
     looking = asyncio.create_task(setting.discovery.look())
-    await asyncio.sleep(0.2)
-    assert "has not answered for 0.05 s" in setting.conditions[Condition.GPUS].detail
+    await until(lambda: "has not answered for 0.05 s" in setting.conditions[Condition.GPUS].detail)
     assert setting.node.silence == setting.conditions[Condition.GPUS].detail
     release.set()
     assert await looking
@@ -203,18 +208,16 @@ async def test_a_hang_that_lasts_is_one_thread_and_taints(
     await setting.discovery.look()
     release = hang(setting)
     looking = asyncio.create_task(setting.discovery.run())
-    await asyncio.sleep(0.1)
+    await until(lambda: setting.node.silence is not None)
     assert setting.node.taints == {}
     setting.now = 61.0
-    await asyncio.sleep(0.1)
+    await until(lambda: bool(setting.node.taints))
     assert {taint.value for some in setting.node.taints.values() for taint in some} == {"silent"}
     assert setting.node.inventory() == two_cards()  # what is prepared meanwhile is prepared
     assert setting.nvml.reads == 2
     assert [thread.name for thread in threading.enumerate()].count("nvml") == 1
     release.set()
-    async with asyncio.timeout(60):
-        while setting.node.silence is not None:  # noqa: ASYNC110 - set by a thread
-            await asyncio.sleep(0.01)
+    await until(lambda: setting.node.silence is None)
     assert setting.node.taints == {}
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
@@ -264,19 +267,13 @@ async def test_a_node_that_has_lost_all_its_cards_is_not_ready(setting: Setting)
     assert len(setting.node.taints) == 2
 
 
-async def has_read(setting: Setting, times: int) -> None:
-    async with asyncio.timeout(60):
-        while setting.nvml.reads < times:  # noqa: ASYNC110 - set by a thread
-            await asyncio.sleep(0.01)
-
-
 async def test_news_are_a_reason_to_look_at_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "_BETWEEN_LOOKS", 0.01)
     running = asyncio.create_task(setting.discovery.run())
-    await has_read(setting, 1)
+    await until(lambda: setting.nvml.reads == 1)
     for _ in range(5):
         setting.discovery.look_soon()
-    await has_read(setting, 2)
+    await until(lambda: setting.nvml.reads == 2)
     await asyncio.sleep(0.1)
     assert setting.nvml.reads == 2
     running.cancel()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -75,14 +76,28 @@ def test_a_file_that_says_nothing_is_nobodys(root: Path, content: bytes) -> None
     agent.die()
 
 
-def test_an_agent_alone_leads_also_on_a_full_disk(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_alone_leads_also_on_a_full_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(*_args: Any, **_options: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device", f"temporary-{next(numbers)}")
+
+    numbers = itertools.count()
 
     agent = Agent(root, "one")
-    monkeypatch.setattr("cdi.durable.write", fail)
+    with monkeypatch.context() as full:
+        full.setattr("cdi.durable.write", fail)
+        agent.lead.take()
+        for _ in range(3):
+            assert agent.lead.holds()
+    (line,) = (line for line in caplog.messages if "leader" in line)
+    assert "No space left on device" in line
     agent.lead.take()
-    assert agent.lead.holds()
+    (root / "leader").unlink()
+    with monkeypatch.context() as full_again:
+        full_again.setattr("cdi.durable.write", fail)
+        assert agent.lead.holds()
+    assert len([line for line in caplog.messages if "leader" in line]) == 2
     agent.die()
 
 

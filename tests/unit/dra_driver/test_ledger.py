@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,46 @@ def test_corrupt_files_are_set_aside(directory: Path, content: bytes) -> None:
     again.erase(UID)
     again.release(UID)
     assert [path.name for path in directory.iterdir()] == ["good.json"]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EUCLEAN])
+def test_a_file_that_the_disk_has_lost_is_corrupt(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """And is no reason for the agent not to start: the others' Pods could not be torn down."""
+    ledger = reloaded(directory)
+    ledger.write(entry())
+    ledger.write(entry(uid="good"))
+    break_reading(monkeypatch, UID, error)
+    again = reloaded(directory)
+    assert set(again.entries) == {"good"}
+    assert os.strerror(error) in again.uncounted[UID].why
+    again.write(entry())
+    monkeypatch.undo()
+    assert set(reloaded(directory).entries) == {"good", UID}
+
+
+def test_a_file_that_can_not_be_read_just_now_is_not_set_aside(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = reloaded(directory)
+    ledger.write(entry())
+    break_reading(monkeypatch, UID, errno.EMFILE)
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        reloaded(directory)
+    monkeypatch.undo()
+    assert set(reloaded(directory).entries) == {UID}
+
+
+def break_reading(monkeypatch: pytest.MonkeyPatch, stem: str, error: int) -> None:
+    read = Path.read_bytes
+
+    def broken(path: Path) -> bytes:
+        if path.stem == stem:
+            raise OSError(error, os.strerror(error), str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", broken)
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC])

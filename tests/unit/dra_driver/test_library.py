@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dra_driver.claims.library import InstalledLibrary, install, remove_unused
+from dra_driver.claims.library import InstalledLibrary, install, occupy, remove_unused
+from tests.unit.leases import leased
 
 SHIMS = {"libcuda.so.1": "libtessera-shim.so", "libnvidia-ml.so.1": "libtessera-shim-nvml.so"}
 
@@ -58,6 +60,23 @@ def test_what_is_damaged_is_replaced(tmp_path: Path, source: Path, name: str) ->
     damaged.unlink()
     assert put(source, "0.1.0", tmp_path / "state") == first
     assert damaged.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["ld.so.preload", "libtessera.so", *SHIMS.values()])
+def test_no_tenant_holds_up_others(tmp_path: Path, source: Path, name: str) -> None:
+    """All containers have the same files mounted. One that has a lease already gets a file of its own."""
+    first, second = (put(source, release, tmp_path / "state") for release in ("0.1.0", "0.1.1"))
+    path = first.library.with_name(name)
+    for agent in (first, second):
+        with occupy(agent), pytest.raises(BlockingIOError), leased(path, fcntl.F_WRLCK):
+            pass
+    before = path.stat().st_ino
+    with leased(path, fcntl.F_WRLCK):
+        with occupy(first):
+            pass
+        assert put(source, "0.1.0", tmp_path / "state") == first
+        assert path.stat().st_ino != before
+        assert path.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["source.so", *SHIMS.values()])

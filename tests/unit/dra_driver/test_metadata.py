@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from dra_driver.slices.documents import device_lists
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, result
 from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
 from tests.unit.golden import assert_golden
+from tests.unit.leases import leased
 
 GOLDEN = Path(__file__).parent / "golden"
 REF = claim_ref()
@@ -148,6 +150,15 @@ def test_damage_is_made_good(files: MetadataFiles, damage: bytes) -> None:
     assert not files.are_written(REF.uid, wanted)
     files.write(REF.uid, wanted)
     assert files.are_written(REF.uid, wanted)
+
+
+def test_a_tenant_with_a_lease_holds_up_nobody(files: MetadataFiles) -> None:
+    wanted = files.of(SHARE)
+    files.write(REF.uid, wanted)
+    with leased(files.path(REF.uid, "g0"), fcntl.F_WRLCK):
+        assert not files.are_written(REF.uid, wanted)
+        files.write(REF.uid, wanted)
+        assert files.are_written(REF.uid, wanted)
 
 
 def test_stale_files_go(files: MetadataFiles) -> None:

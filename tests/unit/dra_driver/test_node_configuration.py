@@ -248,6 +248,9 @@ def test_a_mistake_says_what_to_write(text: str, expected: str) -> None:
         pytest.param("splitCount: 2", "apiVersion None, kind None is not known here", id="no-kind"),
         pytest.param("\x00", "is not YAML: ", id="binary"),
         pytest.param("[" * 5000, "is not YAML: ", id="deep"),
+        pytest.param("splitCount: !!bool maybe", "is not YAML: a value does not fit its tag", id="no-bool"),
+        pytest.param("splitCount: !!int ''", "is not YAML: a value does not fit its tag", id="no-int"),
+        pytest.param("splitCount: !!timestamp x", "is not YAML: a value does not fit its tag", id="no-time"),
     ],
 )
 def test_what_is_no_node_configuration(text: str, expected: str) -> None:

@@ -53,6 +53,11 @@ class Agent:
             inside[self.name] -= 1
             return most
 
+    async def until_in(self, inside: Counter[str]) -> None:
+        async with asyncio.timeout(60):
+            while not inside[self.name]:  # noqa: ASYNC110 - a lock has no events to wait for
+                await asyncio.sleep(0.001)
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -62,7 +67,7 @@ def path(tmp_path: Path) -> Path:
 async def test_one_process_side_by_side_two_never(path: Path) -> None:
     inside: Counter[str] = Counter()
     agents = [Agent("old", path), Agent("new", path)]
-    most = await asyncio.gather(*(agent.run(inside, 0.01) for _ in range(10) for agent in agents))
+    most = await asyncio.gather(*(agent.run(inside, 0.2) for _ in range(10) for agent in agents))
     assert max(most) == 10
 
 
@@ -86,7 +91,7 @@ async def test_anew_waits_until_all_are_out(path: Path) -> None:
     inside: Counter[str] = Counter()
     agent = Agent("only", path)
     working = asyncio.create_task(agent.run(inside, 0.1))
-    await asyncio.sleep(0.01)
+    await agent.until_in(inside)
     assert await agent.run(inside, anew=True) == 1
     assert working.done()
 
@@ -112,7 +117,7 @@ async def test_without_another_process_nobody_waits_for_a_slow_one(path: Path) -
     inside: Counter[str] = Counter()
     agent = Agent("only", path, turn=0.01)
     slow = asyncio.create_task(agent.run(inside, 3.0))
-    await asyncio.sleep(0.05)
+    await agent.until_in(inside)
     for _ in range(10):
         await agent.run(inside)
     assert not slow.done()
@@ -133,7 +138,7 @@ async def test_own_work_that_hangs_is_told_of(path: Path) -> None:
     inside: Counter[str] = Counter()
     agent = Agent("hangs", path, limit=0.1)
     hanging = asyncio.create_task(agent.run(inside, 0.3))
-    await asyncio.sleep(0.01)
+    await agent.until_in(inside)
     with pytest.raises(RetryableError, match="work on other claims has held"):
         await agent.run(inside, anew=True)
     await hanging

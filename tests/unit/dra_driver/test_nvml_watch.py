@@ -67,7 +67,7 @@ class ScriptedNvml:
 
     def nvmlInit(self) -> None:
         self.asked += 1
-        self.hang.wait(10)
+        self.hang.wait(60)
         self.open += 1
         self.sessions.append([])
 
@@ -94,7 +94,7 @@ class ScriptedNvml:
         self.sessions[-1].append(uuid)
 
     def nvmlEventSetWait_v2(self, _events: object, milliseconds: int) -> Any:
-        self.hang.wait(10)
+        self.hang.wait(60)
         try:
             found = self.events.get(timeout=milliseconds / 1000)
         except queue.Empty:
@@ -169,6 +169,7 @@ def test_what_it_hears(setting: Setting) -> None:
 def test_the_same_cards_again_are_the_same_session(setting: Setting) -> None:
     for _ in range(5):
         setting.watch.watch(gpus("GPU-a"))
+        until(lambda: setting.nvml.sessions == [["GPU-a"]])
         time.sleep(0.02)
     setting.watch.watch(gpus("GPU-a", "GPU-b"))
     until(lambda: len(setting.nvml.sessions) == 2)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from dra_driver.errors import ClaimError, ConfigError, PermanentError, Retryable
 from dra_driver.names import ClaimUID
 from interposer import abi
 from tests.unit.dra_driver.allocations import NODE, claim, claim_ref, opaque, result, share_id
-from tests.unit.dra_driver.cards import A100, RTX_4090
+from tests.unit.dra_driver.cards import A100, RTX_4090, two_cards
 from tests.unit.dra_driver.world import World
 
 REF = claim_ref()
@@ -280,6 +281,22 @@ async def test_after_a_reboot(world: World) -> None:
     assert world.ledger.entries[REF.uid].boot_id == "boot-2"
 
 
+@pytest.mark.parametrize("answer", ["cards", "silence"])
+async def test_asked_before_the_driver_was(world: World, answer: str) -> None:
+    """As after a boot: once refused, the kubelet would ask again much later."""
+    world.restart(has_looked=False)
+    asking = asyncio.create_task(world.preparer.prepare(REF))
+    done, _ = await asyncio.wait({asking}, timeout=0.3)
+    assert not done
+    if answer == "cards":
+        world.node.found(two_cards())
+        assert len(await asking) == 1
+    else:
+        world.node.not_found("NVML has no words")
+        with pytest.raises(RetryableError, match="no usable NVIDIA driver: NVML has no words"):
+            await asking
+
+
 async def test_a_new_allocation_of_a_claim_replaces_the_old_one(world: World) -> None:
     await world.preparer.prepare(REF)
     world.put(claim(REF, result(A100, share=7)))
@@ -298,6 +315,22 @@ async def test_only_one_of_many_gets_the_last_share(world: World) -> None:
     assert all("over-committed, shares 1100 of 1000" in str(answer) for answer in refused)
     await asyncio.gather(*(world.preparer.unprepare(ref) for ref in refs))
     assert world.files() == set()
+
+
+async def test_files_are_made_for_one_claim_after_the_other(world: World) -> None:
+    at_it: list[Step] = []
+
+    def reached(step: Step) -> None:
+        if step in (Step.LEDGER_PREPARING, Step.LEDGER_PREPARED):
+            at_it.append(step)
+            time.sleep(0.01)
+
+    world.reached = reached
+    refs = [claim_ref(f"claim-{number}") for number in range(6)]
+    for number, ref in enumerate(refs):
+        world.put(claim(ref, result(RTX_4090, "2Gi", "5", "100", share=number)))
+    await asyncio.gather(*(world.preparer.prepare(ref) for ref in refs))
+    assert at_it == [Step.LEDGER_PREPARING, Step.LEDGER_PREPARED] * len(refs)
 
 
 async def test_the_share_of_a_refused_claim_is_free_again(world: World) -> None:

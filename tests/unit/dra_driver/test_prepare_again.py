@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dra_driver.cards.capacity import Scales
 from dra_driver.cards.rules import Rules
+from dra_driver.claims.handed import Left
 from dra_driver.claims.metadata import MetadataFiles
 from dra_driver.claims.steps import Step
 from dra_driver.errors import RetryableError
@@ -63,6 +67,37 @@ async def test_the_api_server_is_asked_all_the_same(world: World) -> None:
     world.put(claim(REF, result(RTX_4090, "2000Mi", "30")))
     await world.preparer.prepare(REF)
     assert abi.read_limits(limits(world)).memory_bytes == 2000 << 20
+
+
+async def test_nobody_else_works_on_the_claim_while_its_files_are_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look mends what a tenant has damaged, which must not come between the steps of an Unprepare."""
+    is_looking, may_go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    look = world.preparer._files.are_as_left
+
+    def slow(left: Left) -> bool:
+        loop.call_soon_threadsafe(is_looking.set)
+        may_go_on.wait(20)
+        return look(left)
+
+    async def refused(*_args: object) -> dict[str, Any]:
+        await is_looking.wait()
+        raise RetryableError("no answer")
+
+    monkeypatch.setattr(world.preparer._files, "are_as_left", slow)
+    monkeypatch.setattr(world.preparer, "_fetch", refused)
+    preparing = asyncio.create_task(world.preparer.prepare(REF))
+    await is_looking.wait()
+    unpreparing = asyncio.create_task(world.preparer.unprepare(REF))
+    await asyncio.sleep(0.1)
+    assert limits(world).exists()
+    may_go_on.set()
+    with pytest.raises(RetryableError, match="no answer"):
+        await preparing
+    await unpreparing
+    assert world.files() == set()
 
 
 def _overwrite(path: Path) -> None:

@@ -239,6 +239,7 @@ async def test_orphans_go_after_a_while(world: World, loop: Loop) -> None:
         path.unlink()
     world.restart()
     loop.restart()
+    world.claims.clear()
     foreign = world.root / "cdi/nvidia.com-gpu.json"
     foreign.write_text("{}")
     assert await loop.look() == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Collection
 from typing import Any
 
@@ -27,6 +28,72 @@ BROKEN = [
     pytest.param(lambda whole: b"\0" * len(whole), id="zeros"),
     pytest.param(lambda _whole: b'{"version":9,"sha256":"","entry":{}}', id="newer-and-not-understood"),
 ]
+
+
+def _lose_state(world: World, loop: Loop) -> None:
+    """Somebody has emptied the state directory, and the agent has started anew."""
+    shutil.rmtree(world.root / "state")
+    world.restart()
+    loop.restart()
+
+
+@pytest.mark.parametrize(
+    "loses",
+    [
+        pytest.param((), id="with-all-files"),
+        pytest.param(("cdi",), id="without-its-document"),
+        pytest.param(("run",), id="without-its-grants"),
+    ],
+)
+async def test_a_claim_whose_entry_is_lost_is_looked_for(
+    world: World, loop: Loop, loses: tuple[str, ...]
+) -> None:
+    """By its UID, which the files that are left are named by: its containers run."""
+    await world.preparer.prepare(REF)
+    before, entry = world.content(), world.ledger.entries[REF.uid]
+    _lose_state(world, loop)
+    for name in loses:
+        shutil.rmtree(world.root / name)
+    assert await loop.look(3) == {"restore": 1}
+    assert before.keys() == world.files()
+    assert world.ledger.entries[REF.uid].amounts == entry.amounts
+    if loses == ("cdi",):  # by which ids its containers have the driver is not known any more: by any
+        assert b"libcuda" in world.content()[f"cdi/gpu.tessera.dev-grant_{REF.uid}.json"]
+    if not loses:
+        assert world.content() == before
+        assert world.ledger.entries[REF.uid] == entry
+
+
+async def test_a_claim_whose_entry_is_lost_stays_while_nobody_knows(
+    world: World, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.preparer.prepare(REF)
+    _lose_state(world, loop)
+    before = world.content()
+
+    async def refuse(_uids: Collection[ClaimUID]) -> dict[ClaimUID, dict[str, Any]]:
+        raise RetryableError("ResourceClaims can't be listed: connection refused")
+
+    monkeypatch.setattr(loop.reconciler, "_search", refuse)
+    assert await loop.look(3) == {}
+    assert world.content() == before
+
+
+async def test_a_lost_claim_keeps_its_files_whatever_fails(world: World, loop: Loop) -> None:
+    await world.preparer.prepare(REF)
+    before = world.content()
+    _lose_state(world, loop)
+
+    def reached(now: Step) -> None:
+        if now is Step.CDI:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.reached = reached
+    assert await loop.look() == {FAILED: 1}
+    assert before.keys() == world.files()
+    world.reached = lambda _step: None
+    await loop.look()
+    assert world.content() == before
 
 
 def _break_ledger(world: World, loop: Loop, broken: Any) -> None:

@@ -26,7 +26,7 @@ def test_defaults() -> None:
     assert settings.rules == Rules(Scales(10, Fraction(1), Fraction(1)))
     assert settings.sockets.dra == Path("/var/lib/kubelet/plugins/gpu.tessera.dev/dra.sock")
     assert settings.sockets.registration == Path("/var/lib/kubelet/plugins_registry/gpu.tessera.dev-reg.sock")
-    assert settings.http_address == "0.0.0.0:9470"
+    assert settings.http_address == "[::]:9470"
     assert settings.container_driver_root == Path("/driver-root")
 
 
@@ -49,7 +49,7 @@ def test_scaling_is_exact() -> None:
 
 
 def test_an_ipv6_address() -> None:
-    assert load(["--node-name", "a", "--http-address", "[::]:9470"]).http_address == "[::]:9470"
+    assert load(["--node-name", "a", "--http-address", "[::1]:9470"]).http_address == "[::1]:9470"
 
 
 def test_all_mistakes_of_all_sources_at_once(tmp_path: Path) -> None:

@@ -118,10 +118,9 @@ async def test_the_other_agents_library_stays(old: World, new: World) -> None:
     await Loop(new).look()  # from now on no claim uses the old one's library
     assert installed() == versions - {str(old.node.library_version)}
     kept = library.install(old.root / "source.so", {}, "0.0.9", old.root / "state")
-    descriptor = library.occupy(kept)
-    await Loop(new).look()
-    assert kept.version in installed()
-    library.release(descriptor)
+    with library.occupy(kept):
+        await Loop(new).look()
+        assert kept.version in installed()
     await Loop(new).look()
     assert kept.version not in installed()
 

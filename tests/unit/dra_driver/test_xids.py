@@ -71,10 +71,20 @@ def test_the_first_error_stays_until_it_is_over() -> None:
         pytest.param(xid(asked=True), HERE, 1e9, xid(asked=True), id="it-can-not-tell-any-more"),
         pytest.param(xid(), NEEDS_NOTHING, SETTLED - 1, xid(), id="too-early-to-believe-it"),
         pytest.param(xid(), NEEDS_NOTHING, SETTLED, None, id="nothing-was-ever-needed"),
+        pytest.param(xid(), HERE, -500, xid(first=NOW - 500, last=NOW - 500), id="the-clock-was-set-back"),
     ],
 )
 def test_what_a_look_makes_of_an_error(known: Xid, sight: Sight, later: float, expected: Xid | None) -> None:
     assert seen(known, sight, NOW + later) == expected
+
+
+def test_an_error_of_the_future_ends_as_any_other() -> None:
+    """Reported before the node's clock was set back by years."""
+    now = NOW - 1e8
+    known = seen(xid(), NEEDS_NOTHING, now)
+    assert known is not None
+    assert seen(known, NEEDS_NOTHING, now + SETTLED - 1) == known
+    assert seen(known, NEEDS_NOTHING, now + SETTLED) is None
 
 
 NEED = xid(number=RECOVERY_ACTION_CHANGED, asked=True)

@@ -43,6 +43,7 @@ class World:
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
     reached: Callable[[Step], None] = lambda _step: None
     fetch_delay: float = 0.0
+    restore_limit: float = 0.3
     name: str = "dra.sock"
     alive: set[Path] = field(default_factory=set)
 
@@ -66,9 +67,10 @@ class World:
         other.restart()
         return other
 
-    def restart(self, *, library_installed: bool = True) -> None:
+    def restart(self, *, library_installed: bool = True, has_looked: bool = True) -> None:
         self.node = Node(NODE, Rules())
-        self.node.found(two_cards())
+        if has_looked:
+            self.node.found(two_cards())
         if library_installed:
             self.node.installed(library.install(self.root / "source.so", {}, "0.1.0", self.root / "state"))
         else:
@@ -104,7 +106,7 @@ class World:
             ),
             lock=self.lock,
             fetch=self.fetch,
-            restore_limit=0.3,
+            restore_limit=self.restore_limit,
             room_limit=0.3,
         )
 
