@@ -20,7 +20,7 @@ RUN /uv/bin/uv build --wheel --build-constraints requirements/dev.txt --require-
  && rm -rf /opt/tessera/bin /opt/tessera/.lock \
  && { python3 -m compileall -qq --invalidation-mode=unchecked-hash /opt/tessera || true; }
 # -I: neither the working directory nor the environment changes what a command imports.
-RUN for command in tessera-driver=dra_driver tessera-mutator=claim_mutator tessera=tessera; do \
+RUN for command in tessera-driver=dra_driver tessera-mutator=claim_mutator tessera=tessera kubectl-tessera=tessera; do \
       printf '#!/usr/bin/python3 -I\nimport sys\nsys.path.insert(0, "/opt/tessera")\nfrom %s.main import main\nsys.exit(main())\n' \
         "${command#*=}" > "/usr/local/bin/${command%%=*}" && chmod 755 "/usr/local/bin/${command%%=*}"; \
     done
@@ -30,5 +30,5 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/tessera /opt/tessera
-COPY --from=build /usr/local/bin/tessera /usr/local/bin/tessera-driver /usr/local/bin/tessera-mutator /usr/local/bin/
+COPY --from=build /usr/local/bin/tessera /usr/local/bin/tessera-driver /usr/local/bin/tessera-mutator /usr/local/bin/kubectl-tessera /usr/local/bin/
 ENTRYPOINT ["/usr/local/bin/tessera"]

@@ -87,19 +87,23 @@ def renewed(
     if held is None:
         return _with_serving(_new_ca((), now, lifetimes), names, now, lifetimes)
     authorities = x509.load_pem_x509_certificates(held.ca_bundle)
-    is_due = authorities[0].not_valid_after_utc - now < lifetimes.ca_renewal
-    if is_due or not _signs(held.ca_key, authorities[0]):
+    if _is_due(authorities[0], now, lifetimes.ca_renewal) or not _signs(held.ca_key, authorities[0]):
         living = [each for each in authorities if each.not_valid_after_utc > now]
         return _with_serving(_new_ca(living[:1], now, lifetimes), names, now, lifetimes)
     serving = x509.load_pem_x509_certificate(held.certificate)
     if (
-        serving.not_valid_after_utc - now >= lifetimes.serving_renewal
+        not _is_due(serving, now, lifetimes.serving_renewal)
         and _names_of(serving) == list(names)
         and _matches(held)
         and _signed_by(serving, authorities[0])
     ):
         return held
     return _with_serving(held, names, now, lifetimes)
+
+
+def _is_due(certificate: x509.Certificate, now: dt.datetime, renewal: dt.timedelta) -> bool:
+    """Near its end; or before its time, because a clock was ahead when it was made."""
+    return certificate.not_valid_after_utc - now < renewal or now < certificate.not_valid_before_utc
 
 
 def _new_ca(previous: Sequence[x509.Certificate], now: dt.datetime, lifetimes: Lifetimes) -> Credentials:

@@ -24,7 +24,7 @@ from claim_mutator.names import (
 from claim_mutator.patch import Operation
 from claim_mutator.placement import Placement
 from claim_mutator.pod import Pod
-from claim_mutator.policies import check_pod
+from claim_mutator.policies import check_others, check_pod
 from claim_mutator.refusal import Notice, Pointer, Problem, Refused
 from claim_mutator.rules import Rules
 from claim_mutator.shape import Ask, Shape
@@ -56,7 +56,7 @@ def convert(pod: Pod, rules: Rules, cluster: Cluster, namespace: str = "") -> Co
     readings = tuple(container.read(group, index, each, rules) for group, index, each in pod.all_containers())
     problems = [problem for reading in readings for problem in reading.problems]
     if not problems and not any(reading.keys for reading in readings):
-        return Conversion(notices=tuple(metadata.resources(pod, rules.names)))
+        return Conversion(notices=(*metadata.resources(pod, rules.names), *check_others(pod, rules)))
     if not problems and not any(reading.request for reading in readings):
         return _without_cards(pod, readings, rules)
     if cluster.drops_capacity:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from claim_mutator.names import HAMI_SCHEDULER
 from claim_mutator.pod import Pod
 from claim_mutator.refusal import Notice, Problem
@@ -19,6 +21,17 @@ def check_pod(pod: Pod, rules: Rules) -> tuple[list[Problem], list[Notice]]:
     _check_node_name(pod, rules, problems, notices)
     _check_gang(pod, rules, notices)
     return problems, notices
+
+
+def check_others(pod: Pod, rules: Rules) -> Iterator[Notice]:
+    """Of a Pod that has none of the names: it stays as it is, and may ask for a card of another vendor."""
+    scheduler = pod.spec.scheduler_name
+    if scheduler in rules.schedulers:
+        text = (
+            f"spec.schedulerName: {scheduler} stays, because the Pod asks for no GPU of ours: where that"
+            " scheduler is gone the Pod will wait for ever; leave it out"
+        )
+        yield Notice(("spec", "schedulerName"), text)
 
 
 def _check_privileged(pod: Pod, rules: Rules, problems: list[Problem], notices: list[Notice]) -> None:

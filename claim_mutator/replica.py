@@ -70,7 +70,11 @@ class _Replica:
             client,
             paths.resource_claim_templates(),
             params=SELECTOR,
+            on_change=lambda change: self._store.shown(change),  # noqa: PLW0108 - it comes below
             reduced=reduced(settings.mig_device_class),
+        )
+        self._store = TemplateStore(
+            client, self._templates.objects, on_created=self._metrics.templates_created.inc
         )
         rules = settings.rules
         self._quotas = Quotas(client, rules.names, rules.memory_factor, self._metrics.gone)
@@ -82,11 +86,10 @@ class _Replica:
             observe=self._metrics.counted,
         )
         self._certificate = self._chosen_certificate(namespace)
-        store = TemplateStore(client, self._templates.objects, on_created=self._metrics.templates_created.inc)
         admission = Admission(
             rules,
             lambda: self._facts.cluster,
-            templates=store,
+            templates=self._store,
             gate=self._gate,
             metrics=self._metrics,
             recorder=self._recorder,

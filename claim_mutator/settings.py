@@ -39,8 +39,8 @@ _LEAST = "0.1"  # seconds of what is done again and again
 class Settings:
     """The webhook's settings: how it serves, and what it makes of Pods."""
 
-    listen: str = setting(readings.address, "where reviews are taken (TLS, POST /mutate)", "0.0.0.0:8443")
-    http_address: str = setting(readings.address, "where /metrics, /healthz and /readyz are", "0.0.0.0:9471")
+    listen: str = setting(readings.address, "where reviews are taken (TLS, POST /mutate)", "[::]:8443")
+    http_address: str = setting(readings.address, "where /metrics, /healthz and /readyz are", "[::]:9471")
     service_name: str = setting(_name, "the Service that the API server calls", MUTATOR)
     namespace: str | None = setting(_name, "ours; else POD_NAMESPACE, else the connection's", None)
     webhook_name: str = setting(_name, "the MutatingWebhookConfiguration whose caBundle we fill", MUTATOR)

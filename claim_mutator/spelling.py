@@ -10,7 +10,8 @@ from claim_mutator.names import ResourceNames, Role
 _ALIKE = 0.8
 _ALIKE_DOMAIN = 0.85
 _FOREIGN = ("mig-", "gpu.shared", "gpu.replicas")
-"""Resources of NVIDIA's own device plugin."""
+_CARDS = "gpu"
+"""Resources of NVIDIA's own device plugin; the last where ours has another name, to live beside it."""
 
 
 def intended(key: str, names: ResourceNames, *, beside_ours: bool) -> str | None:
@@ -29,7 +30,7 @@ def intended(key: str, names: ResourceNames, *, beside_ours: bool) -> str | None
     known = {own.partition("/")[2]: own for own in names.roles if own.partition("/")[0] == domain}
     if plain in known:
         return known[plain]  # other case, another kind of hyphen
-    if plain.startswith(_FOREIGN):
+    if plain.startswith(_FOREIGN) or (plain == _CARDS and not beside_ours):
         return None
     if alike := difflib.get_close_matches(plain, known, n=1, cutoff=_ALIKE):
         return known[alike[0]]

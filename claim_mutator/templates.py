@@ -18,6 +18,7 @@ from claim_mutator.template import Template
 from kube import paths
 from kube.client import Client
 from kube.errors import AlreadyExists, NotFound
+from kube.reflector import Change
 
 SELECTOR = {"labelSelector": f"{MANAGED_BY}={MUTATOR}"}
 UNUSED_SINCE = "tessera.dev/unused-since"
@@ -51,6 +52,10 @@ class TemplateStore:
         known = self._known.get(key)
         return (known is not None and not marked(known)) or self._fresh.get(key, 0.0) > self._clock()
 
+    def shown(self, change: Change) -> None:
+        """By the reflector, which knows better from then on: a namespace may go, and come again, soon."""
+        self._fresh.pop(change.key, None)
+
     async def ensure(self, namespace: str, template: Template) -> None:
         """Returns when the template is there. Raises ApiError."""
         if self.has(namespace, template.name):
@@ -75,7 +80,8 @@ class TemplateStore:
                 pass
         now = self._clock()
         self._fresh = {key: until for key, until in self._fresh.items() if until > now}
-        self._fresh[f"{namespace}/{template.name}"] = now + _FRESH
+        if not self.has(namespace, template.name):
+            self._fresh[f"{namespace}/{template.name}"] = now + _FRESH
 
     async def _revived(self, namespace: str, name: str) -> bool:
         """Takes the keeper's mark from a template that is there; False if there is none."""

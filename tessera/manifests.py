@@ -51,6 +51,8 @@ def read(text: str, name: str) -> list[Document]:
         raise Unreadable(f"{place}: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Unreadable(f"{name}: {error}") from error
+    except (LookupError, AttributeError) as error:  # PyYAML's answer to `!!bool maybe`
+        raise Unreadable(f"{name}: a value does not fit its tag ({error!r})") from error
 
 
 def _documents(text: str, name: str) -> Iterator[Document]:

@@ -1,4 +1,4 @@
-"""cert-manager and the webhook's certificate: issued, trusted, renewed without a Pod that is refused."""
+"""cert-manager and the webhook's certificate: issued, trusted, left; renewed without a refused Pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.cluster.vertical import SYSTEM_NAMESPACE
 
 pytestmark = pytest.mark.cluster
 
-MUTATOR, AUTHORITY = "tessera-mutator", "tessera-mutator-ca"
+MUTATOR, AUTHORITY, SERVING = "tessera-mutator", "tessera-mutator-ca", "tessera-mutator-certificate"
 VALUES = {"mutator": {"certManager": {"enabled": True}, "replicas": 2}}
 POD = {
     "apiVersion": "v1",
@@ -50,7 +50,7 @@ def cluster() -> Iterator[Cluster]:
 
 def secret(cluster: Cluster, name: str) -> dict[str, bytes]:
     """The data of a Secret of the chart's namespace."""
-    data = vertical.get(cluster, "secret", name, "-n", SYSTEM_NAMESPACE)["data"]
+    data = vertical.get(cluster, "secret", name, "-n", SYSTEM_NAMESPACE).get("data") or {}
     return {key: base64.b64decode(value) for key, value in data.items()}
 
 
@@ -61,7 +61,7 @@ def trusted(cluster: Cluster) -> set[bytes]:
 
 
 def served(cluster: Cluster) -> set[int]:
-    """The serial numbers of the certificates that the replicas serve."""
+    """The serial numbers of the certificates that the replicas serve; 0 of one that doesn't answer."""
     slices = ("-n", SYSTEM_NAMESPACE, "-l", f"kubernetes.io/service-name={MUTATOR}")
     endpoints = [
         (address, part["ports"][0]["port"])
@@ -74,14 +74,18 @@ def served(cluster: Cluster) -> set[int]:
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     found = set()
     for address, port in endpoints:
-        with anyone.wrap_socket(cluster.node().namespaces.connect(address, port, 5.0)) as peer:
-            found.add(x509.load_der_x509_certificate(peer.getpeercert(binary_form=True) or b"").serial_number)
+        try:
+            with anyone.wrap_socket(cluster.node().namespaces.connect(address, port, 5.0)) as peer:
+                shown = peer.getpeercert(binary_form=True) or b""
+            found.add(x509.load_der_x509_certificate(shown).serial_number)
+        except OSError:  # it is just ending
+            found.add(0)
     return found
 
 
 def until_served(cluster: Cluster) -> None:
     """Until each replica serves what is in the Secret."""
-    wanted = {x509.load_pem_x509_certificate(secret(cluster, f"{MUTATOR}-tls")["tls.crt"]).serial_number}
+    wanted = {x509.load_pem_x509_certificate(secret(cluster, SERVING)["tls.crt"]).serial_number}
     cluster.wait(lambda: served(cluster) == wanted, "the replicas to take the new certificate")
 
 
@@ -130,12 +134,12 @@ class Asking:
 
 
 def test_issued_and_trusted(cluster: Cluster) -> None:
-    serving, authority = secret(cluster, f"{MUTATOR}-tls"), secret(cluster, AUTHORITY)
+    serving, authority = secret(cluster, SERVING), secret(cluster, AUTHORITY)
     assert trusted(cluster) == {serving["ca.crt"]} == {authority["tls.crt"]}
     assert cert_manager.is_ready(cert_manager.certificate(cluster, SYSTEM_NAMESPACE, MUTATOR))
     secrets = vertical.get(cluster, "secrets", "-n", SYSTEM_NAMESPACE)["items"]
     ours = {item["metadata"]["name"] for item in secrets if item["type"] == "kubernetes.io/tls"}
-    assert ours == {f"{MUTATOR}-tls", AUTHORITY}  # the mutator has made none of its own
+    assert ours == {SERVING, AUTHORITY}  # the mutator has made none of its own
 
 
 def test_renewed_without_a_pod_that_is_refused(cluster: Cluster) -> None:
@@ -162,3 +166,33 @@ def test_a_new_authority_without_a_pod_that_is_refused(cluster: Cluster) -> None
         cluster.wait(lambda: trusted(cluster) == wanted, "the new authority to be trusted")
     assert asking.failures == []
     assert trusted(cluster) != before
+
+
+def certificate_made(cluster: Cluster) -> bytes:
+    """The CA that the mutator has made, empty while there is none."""
+    return secret(cluster, f"{MUTATOR}-tls").get("ca.crt", b"")
+
+
+def until_trusted(cluster: Cluster, authority: Callable[[], bytes]) -> None:
+    """Until nobody else is trusted, and every replica is."""
+    cluster.wait(lambda: trusted(cluster) == {authority()} != {b""}, "the authority alone to be trusted")
+
+    def refuses_none() -> bool:
+        asking = Asking(cluster)
+        with asking.meanwhile():
+            pass
+        return asking.failures == []
+
+    cluster.wait(refuses_none, "replicas of before to be asked no more")
+
+
+def test_left_and_taken_again_on_a_running_release(cluster: Cluster) -> None:
+    """Where its own CA takes over from cert-manager's, or the other way round, no Secret is in the way."""
+    cluster.install_chart({"mutator": {"replicas": 2}})
+    until_trusted(cluster, lambda: certificate_made(cluster))
+    asks = vertical.get(cluster, "certificates.cert-manager.io", "-n", SYSTEM_NAMESPACE)["items"]
+    assert asks == []
+    cluster.helm("rollback", "tessera", "-n", SYSTEM_NAMESPACE, "--wait", "--timeout", "240s")
+    until_trusted(cluster, lambda: secret(cluster, AUTHORITY)["tls.crt"])
+    left = vertical.get(cluster, "secrets", "-n", SYSTEM_NAMESPACE)["items"]
+    assert f"{MUTATOR}-tls" not in {each["metadata"]["name"] for each in left}

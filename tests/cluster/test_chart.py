@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from claim_mutator import settings as mutator
+from dra_driver.configuration import settings as driver
 from dra_driver.configuration.node_configuration import parse
+from kube.settings import fields
+from kube.settings.sources import unknown_variables
 from tests.cluster import binaries
 from tests.cluster.cluster import CHART
 from tests.unit.golden import assert_golden
@@ -37,6 +41,7 @@ def template(*arguments: str) -> subprocess.CompletedProcess[str]:
             (
                 *("--set-string", r"resourceNames.count=example.com/gpu\,example.com/vgpu"),
                 *("--set", "driver.driverRoot=/run/nvidia/driver", "--set", "policies.enabled=false"),
+                *("--set", "hamiDeviceClass=true,corePolicy=force"),
                 *("--set", "image.repository=registry.example/tessera", "--set", "image.tag=v1"),
             ),
             id="renamed",
@@ -101,6 +106,10 @@ def test_rendered(name: str, options: tuple[str, ...]) -> None:
         ),
         pytest.param("driver.interposition=hook", "/driver/interposition", id="unknown-interposition"),
         pytest.param("resourceNames.count=gpu", "/resourceNames/count", id="no-domain"),
+        pytest.param("mutator.runtimeClassName=Nvidia", "/mutator/runtimeClassName", id="no-runtime-class"),
+        pytest.param(
+            "mutator.replacedSchedulers[0]=a scheduler", "/mutator/replacedSchedulers/0", id="no-scheduler"
+        ),
         pytest.param("driver.driverRoot=run/nvidia", "/driver/driverRoot", id="relative-path"),
     ],
 )
@@ -108,6 +117,55 @@ def test_refused(value: str, answer: str) -> None:
     rendered = template("--set", value)
     assert rendered.returncode != 0
     assert answer in rendered.stderr
+
+
+def environments(rendered: str) -> dict[str, dict[str, str]]:
+    """By workload, the variables of its program; what Kubernetes fills in is `x`."""
+    return {
+        document["metadata"]["name"]: {
+            each["name"]: each.get("value", "x")
+            for each in document["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        for document in yaml.safe_load_all(rendered)
+        if document["kind"] in ("DaemonSet", "Deployment")
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        pytest.param("defaultCount", "0", "32", id="default-count"),
+        pytest.param("defaultMemory", "0", "2147483648", id="default-memory"),
+        pytest.param("defaultCores", "0", "100", id="default-cores"),
+        pytest.param("memoryFactor", "1", "1048576", id="memory-factor"),
+        pytest.param("mutator.templates.period", "0.1", "86400", id="keeper-period"),
+        pytest.param("mutator.templates.keep", "0", "86400", id="keep"),
+        pytest.param("mutator.quotaPeriod", "0.1", "86400", id="quota-period"),
+        pytest.param("driver.splitCount", "1", "1000", id="split-count"),
+        pytest.param("driver.memoryScaling", "0.01", "100", id="memory-scaling"),
+        pytest.param("driver.coreScaling", "0.01", "100", id="core-scaling"),
+        pytest.param("driver.lookPeriod", "0.1", "3600", id="look-period"),
+        pytest.param("driver.reconcilePeriod", "0.1", "3600", id="reconcile-period"),
+        pytest.param("driver.ignoredXids[0]", "1", "9999", id="ignored-xids"),
+    ],
+)
+def test_the_schema_lets_through_what_the_programs_take(value: str, least: str, most: str) -> None:
+    for number in (least, most):
+        rendered = template("--set-json", f"{value}={number}")
+        assert rendered.returncode == 0, rendered.stderr
+        found = environments(rendered.stdout)
+        driver.load([], found["tessera-driver"])
+        mutator.load([], found["tessera-mutator"])
+    below = float(least) / 2 if "." in least else int(least) - 1
+    for beyond in (below, int(most) + 1):
+        assert template("--set-json", f"{value}={beyond}").returncode != 0
+
+
+def test_every_variable_is_a_setting() -> None:
+    rendered = template("--set", "mutator.certManager.enabled=true", "--values", str(CONFIGURED))
+    found = environments(rendered.stdout)
+    for program, known in (("tessera-driver", driver.Settings), ("tessera-mutator", mutator.Settings)):
+        assert unknown_variables(found[program], fields(known)) == []
 
 
 def test_the_agent_understands_what_is_rendered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,41 @@ def test_negative_capacity_is_refused(installed_cluster: Cluster, alternatives: 
     }
     with pytest.raises(CommandError, match="a negative capacity"):
         installed_cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(claim))
+
+
+@pytest.mark.parametrize("in_template", [False, True], ids=["claim", "template"])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"requests": []}, id="no request"),
+        pytest.param(
+            {"config": [{"opaque": {"driver": "other.example.com", "parameters": {"a": 1}}}]},
+            id="config alone",
+        ),
+        pytest.param(
+            {"requests": [{"name": "nic", "exactly": {"deviceClassName": "nic.example.com"}}]}, id="another's"
+        ),
+    ],
+)
+def test_claims_without_a_card_are_nobodys_business(
+    installed_cluster: Cluster, devices: dict[str, Any], in_template: bool
+) -> None:
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate" if in_template else "ResourceClaim",
+        "metadata": {"name": "other"},
+        "spec": {"spec": {"devices": devices}} if in_template else {"devices": devices},
+    }
+    installed_cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(claim))
+
+
+def test_a_pod_without_containers_is_refused_by_kubernetes_in_its_own_words(
+    installed_cluster: Cluster,
+) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "empty"}, "spec": {}}
+    with pytest.raises(CommandError, match=r"spec\.containers: Required value"):
+        installed_cluster.kubectl("create", "--validate=false", "-f", "-", input=json.dumps(pod))
 
 
 @pytest.mark.parametrize("in_template", [False, True], ids=["claim", "template"])

@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,20 +50,23 @@ class Mutator:
             if found := re.search(r"metrics and probes on (\S+)", self.log[-1]):
                 self.endpoints = found[1]
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    async def until(self, condition: Callable[[], bool | Awaitable[bool]], seconds: float = 60.0) -> None:
         """Waits; fails with the log."""
         end = time.monotonic() + seconds
-        while not condition():
+        while True:
+            answer = condition()
+            if answer if isinstance(answer, bool) else await answer:
+                return
             assert time.monotonic() < end, "".join(self.log)
             await asyncio.sleep(0.05)
 
     async def ready(self, seconds: float = 60.0) -> None:
-        """Waits for /readyz; fails with the log."""
+        """Waits for /readyz and both addresses; fails with the log."""
         end = time.monotonic() + seconds
         while True:
             assert time.monotonic() < end, "".join(self.log)
             assert self.process.returncode is None, "".join(self.log)
-            if self.endpoints and (await self.get("/readyz"))[0] == 200:
+            if self.webhook and self.endpoints and (await self.get("/readyz"))[0] == 200:
                 return
             await asyncio.sleep(0.05)
 
@@ -80,11 +83,18 @@ class Mutator:
         (found,) = [each for each in text.splitlines() if each.startswith(f"{line} ")]
         return float(found.split()[-1])
 
+    async def until_metric(self, line: str, value: float, seconds: float = 60.0) -> None:
+        """Waits until a series has the value; fails with the log."""
+        end = time.monotonic() + seconds
+        while await self.metric(line) != value:
+            assert time.monotonic() < end, "".join(self.log)
+            await asyncio.sleep(0.05)
+
     def serial(self, trust: ssl.SSLContext) -> int:
         """The serial number of the certificate that it shows to a new connection."""
         host, _, port = self.webhook.rpartition(":")
         with (
-            socket.create_connection((host, int(port)), 5) as plain,
+            socket.create_connection((host, int(port)), 60) as plain,
             trust.wrap_socket(plain, server_hostname=f"tessera-mutator.{NAMESPACE}.svc") as secure,
         ):
             raw = secure.getpeercert(binary_form=True)

@@ -102,7 +102,7 @@ async def test_files_that_do_not_fit_together_are_not_taken(running: tuple[Mutat
     trust = ssl.create_default_context(cadata=first.ca_bundle.decode())
     before = process.serial(trust)
     put(directory, Credentials(b"", b"", other.certificate, first.key), 2)
-    await process.until(lambda: any("certificate in" in line for line in process.log))
+    await process.until(lambda: any("KEY_VALUES_MISMATCH" in line for line in process.log))
     assert process.serial(trust) == before
     put(directory, issued(first), 3)
     await process.until(lambda: process.serial(trust) != before)

@@ -28,7 +28,12 @@ async def test_not_ready_without_a_webhook_configuration(api: ApiServer, tmp_pat
     api.drop(WEBHOOK, "tessera-mutator")
     async with mutator(api, tmp_path) as process:
         await process.until(lambda: bool(process.webhook))
-        assert await process.get("/readyz") == (503, "no webhook of tessera-mutator trusts our CA yet\n")
+
+        async def lacks_that_alone() -> bool:
+            lacks = "no webhook of tessera-mutator trusts our CA yet\n"
+            return await process.get("/readyz") == (503, lacks)
+
+        await process.until(lacks_that_alone)
         assert (await process.get("/healthz"))[0] == 200
         del configuration["metadata"]["resourceVersion"]
         api.put(WEBHOOK, configuration)

@@ -66,7 +66,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     async with ApiServer() as api, Client(api.connection, user_agent="test") as client:
         found = Cluster(api, client)
         task = asyncio.create_task(found.reflector.run())
-        await found.reflector.synced(5)
+        await found.reflector.synced(60)
         await found.store.ensure("n", TEMPLATE)
         await found.settled()
         yield found

@@ -15,12 +15,14 @@ from tests.integration.claim_mutator.process import POD, TEMPLATES, Caller, Muta
 from tests.unit.claim_mutator.pods import container, manifest
 
 
+def is_creation(seen: Seen) -> bool:
+    """Of a template, and not the look whether capacities are kept."""
+    is_post = seen.method == "POST" and seen.path.endswith("resourceclaimtemplates")
+    return is_post and "dryRun" not in seen.params
+
+
 def creations(api: ApiServer) -> int:
-    """But for the look whether capacities are kept."""
-    return sum(
-        seen.method == "POST" and seen.path.endswith("resourceclaimtemplates") and "dryRun" not in seen.params
-        for seen in api.requests
-    )
+    return sum(map(is_creation, api.requests))
 
 
 async def test_review_in_patch_out(api: ApiServer, running: Mutator, caller: Caller) -> None:
@@ -93,7 +95,7 @@ async def test_known_template_costs_no_call(api: ApiServer, caller: Caller) -> N
     api.requests.clear()
     for _ in range(20):
         assert (await caller.review(POD))["allowed"]
-    periodic = ("/secrets/", "/mutatingwebhookconfigurations/")
+    periodic = ("/secrets/", "/mutatingwebhookconfigurations/", "/leases")
     assert [seen for seen in api.requests if not any(part in seen.path for part in periodic)] == []
 
 
@@ -106,10 +108,6 @@ async def test_fifty_at_once_make_one_template(api: ApiServer, caller: Caller) -
 
 async def test_none_passes_unconverted_while_the_api_is_slow_or_fails(api: ApiServer, caller: Caller) -> None:
     """B121: 200 Pods of 20 shapes at once. Each is converted, or refused for now."""
-
-    def is_creation(seen: Seen) -> bool:
-        return seen.method == "POST" and seen.path.endswith("resourceclaimtemplates")
-
     api.delay(0.5, when=is_creation)
     api.refuse(500, times=5, when=is_creation)
     pods = [manifest(container(gpu="1", gpumem=str(1000 + number % 20))) for number in range(200)]
@@ -139,10 +137,24 @@ async def test_deleted_template_is_made_again(api: ApiServer, tmp_path: Path) ->
     async with mutator(api, tmp_path) as second, Caller(second) as caller:
         await second.ready()
         (template,) = api.all(TEMPLATES)
+        await second.until_metric("tessera_mutator_templates", 1)
         api.drop(TEMPLATES, template["metadata"]["name"], "n")
-        await asyncio.sleep(0.3)
+        await second.until_metric("tessera_mutator_templates", 0)
         assert (await caller.review(POD))["allowed"]
         assert len(api.all(TEMPLATES)) == 1
+
+
+async def test_template_that_has_just_been_made_and_deleted_is_made_again(
+    api: ApiServer, running: Mutator, caller: Caller
+) -> None:
+    """A namespace that is deleted and made again under the same name within a minute."""
+    await caller.review(POD)
+    await running.until_metric("tessera_mutator_templates", 1)
+    (template,) = api.all(TEMPLATES)
+    api.drop(TEMPLATES, template["metadata"]["name"], "n")
+    await running.until_metric("tessera_mutator_templates", 0)
+    await caller.review(POD)
+    assert len(api.all(TEMPLATES)) == 1
 
 
 async def test_dry_run_leaves_nothing(api: ApiServer, caller: Caller) -> None:
@@ -183,7 +195,7 @@ async def test_warnings_are_passed_on(caller: Caller) -> None:
 async def test_template_that_cannot_be_made(
     api: ApiServer, caller: Caller, status: int, reason: str, code: int
 ) -> None:
-    api.refuse(status, when=lambda seen: seen.method == "POST", reason=reason)
+    api.refuse(status, when=is_creation, reason=reason)
     response = await caller.review(POD)
     assert not response["allowed"]
     assert response["status"]["code"] == code

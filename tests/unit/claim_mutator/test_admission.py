@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import jsonpatch
+import jsonpointer
 import pytest
 
 from claim_mutator.quota.usage import MARK
@@ -121,6 +122,16 @@ async def test_a_second_apply_changes_nothing(pod: dict[str, Any], rules: Rules)
     assert found.get("warnings", []) == []
 
 
+@pytest.mark.parametrize("rules", [Rules(), Rules(node_name=Policy.CONVERT)], ids=["denied", "converted"])
+async def test_a_second_apply_of_a_scheduled_pod_is_nothing_to_tell(rules: Rules) -> None:
+    """The scheduler has named the node, not the manifest."""
+    after = await converted(POD)
+    after["spec"]["nodeName"] = "node-1"
+    found = await answer(applied(POD, after), oldObject=after, operation="UPDATE", rules=rules)
+    assert found["patch"]
+    assert found.get("warnings", []) == []
+
+
 async def test_a_second_apply_with_other_amounts_is_told() -> None:
     after = await converted(POD)
     new = applied(manifest(container(gpu="1", gpumem="4000")), after)
@@ -128,6 +139,29 @@ async def test_a_second_apply_with_other_amounts_is_told() -> None:
     assert jsonpatch.apply_patch(new, found["patch"]) == after
     (warning,) = found["warnings"]
     assert "can't be changed" in warning
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param("/spec/containers/0/resources/limits/cpu", "2", id="cpu"),
+        pytest.param("/spec/containers/0/env/0/value", "2", id="variable"),
+        pytest.param("/spec/containers/0/env/1/value", "1", id="priority as a variable"),
+        pytest.param("/spec/resourceClaims/0/resourceClaimName", "other", id="claim"),
+        pytest.param("/spec/runtimeClassName", "kata", id="runtime class"),
+    ],
+)
+async def test_a_real_change_is_left_to_the_server(path: str, value: str) -> None:
+    """Which refuses it; were it taken back, `kubectl apply` would say that all is well."""
+    variables = [{"name": "A", "value": "1"}, {"name": "CUDA_TASK_PRIORITY", "value": "0"}]
+    nic = [{"name": "nic", "resourceClaimName": "mine"}]
+    before = manifest(container(gpu="1", cpu="1") | {"env": variables}, resourceClaims=nic)
+    rules = Rules(runtime_class="nvidia")
+    after = await converted(before, rules=rules)
+    new = jsonpatch.apply_patch(before, [{"op": "add", "path": path, "value": value}])
+    found = await answer(new, oldObject=after, operation="UPDATE", rules=rules)
+    assert found["allowed"]
+    assert jsonpointer.resolve_pointer(jsonpatch.apply_patch(new, found["patch"]), path) == value
 
 
 async def test_a_replacement_without_claims_gets_them_back() -> None:

@@ -77,6 +77,17 @@ def test_replaced_when_due(days: float, serving: bool, ca: bool) -> None:
     assert renewed(found, NAMES, after(days)) is found
 
 
+@pytest.mark.parametrize("ca", [True, False], ids=["all of it", "the serving certificate"])
+def test_replaced_where_the_clock_was_ahead(ca: bool) -> None:
+    """Nobody takes a certificate before its time; an hour is allowed for."""
+    ahead = renewed(None if ca else renewed(None, NAMES, NOW), NAMES, after(61))
+    assert renewed(ahead, NAMES, after(61) - dt.timedelta(minutes=59)) is ahead
+    found = renewed(ahead, NAMES, NOW)
+    assert found.certificate != ahead.certificate
+    assert (found.ca_key != ahead.ca_key) is ca
+    assert renewed(found, NAMES, NOW) is found
+
+
 def test_the_ca_before_is_trusted_while_it_lives() -> None:
     held = renewed(None, NAMES, NOW)
     found = renewed(held, NAMES, after(1500))

@@ -152,6 +152,15 @@ def test_requests_may_be_written_otherwise() -> None:
     assert reading(document).problems == ()
 
 
+def test_where_ours_is_called_vgpu_gpu_is_the_device_plugins() -> None:
+    """Beside a share of ours it can only be a slip."""
+    rules = Rules(ResourceNames(count=("nvidia.com/vgpu",)))
+    found = reading(manifest(container(gpu=1, cpu="1")), rules)
+    assert (found.request, found.problems, found.keys) == (None, (), ())
+    (problem,) = reading(manifest(container(gpu=1, gpumem=3000)), rules).problems
+    assert problem.text.endswith("nvidia.com/gpu: 1 is not a name that is known here: write nvidia.com/vgpu")
+
+
 def test_renamed_and_aliased() -> None:
     rules = Rules(
         ResourceNames(count=("example.com/vgpu", "nvidia.com/vgpu"), memory=("example.com/mem",)), 1

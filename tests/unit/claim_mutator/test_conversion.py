@@ -55,6 +55,22 @@ def test_count_zero_leaves_no_claim() -> None:
     }
 
 
+@pytest.mark.parametrize("asked", [{"gpu": 1}, {"gpumem": 3000, "priority": 1}], ids=["whole", "share"])
+def test_what_hamis_webhook_has_seen_first_means_the_same(asked: dict[str, Any]) -> None:
+    """It writes into limits alone, behind the server's defaults."""
+    plain = manifest(container(**asked))
+    seen = copy.deepcopy(plain)
+    (held,) = seen["spec"]["containers"]
+    held["resources"]["limits"] |= {"nvidia.com/gpu": "1"}
+    if "gpumem" not in asked:
+        held["resources"]["limits"] |= {"nvidia.com/gpucores": "100"}
+    else:
+        held["env"] = [{"name": "CUDA_TASK_PRIORITY", "value": "1"}]
+    seen["spec"]["schedulerName"] = "hami-scheduler"
+    after = patched(seen)
+    assert after["spec"] == patched(plain)["spec"] | {"schedulerName": "default-scheduler"}
+
+
 def test_existing_claims_are_kept() -> None:
     own = container("b", gpumem=2000)
     own["resources"]["claims"] = [{"name": "net"}]

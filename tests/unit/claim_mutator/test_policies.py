@@ -127,6 +127,17 @@ def test_cards_are_hidden_from_the_other_containers() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "told"), [("hami-scheduler", True), ("default-scheduler", False), ("volcano", False)]
+)
+def test_a_pod_without_gpus_keeps_its_scheduler_and_is_told(scheduler: str, told: bool) -> None:
+    """It may have a card of another of HAMi's vendors."""
+    pod = manifest(container(**{"huawei.com/Ascend910B": "1"}), schedulerName=scheduler)
+    conversion = converted(pod)
+    assert conversion.operations == ()
+    assert [notice.pointer for notice in conversion.notices] == ([("spec", "schedulerName")] if told else [])
+
+
 def test_schedulers_that_are_gone() -> None:
     rules = Rules(schedulers=("hami-scheduler", "gpu-scheduler"))
     for name in rules.schedulers:

@@ -19,7 +19,7 @@ def found(values: dict[str, Any]) -> Found:
 
 def test_defaults() -> None:
     settings = load([], {})
-    assert (settings.listen, settings.http_address) == ("0.0.0.0:8443", "0.0.0.0:9471")
+    assert (settings.listen, settings.http_address) == ("[::]:8443", "[::]:9471")
     assert settings.rules.names.count == ("nvidia.com/gpu",)
     assert settings.rules.default_count == 1
 

@@ -81,8 +81,10 @@ def test_refused(number: str, message: str) -> None:
         ),
         ("kind: Pod\nspec: {containers: 5}", "Pod (no name): Expected `array | null`, got `int`"),
         ("\0", "standard input"),
+        ("kind: !!bool maybe", "standard input: a value does not fit its tag"),
+        ("kind: !!timestamp now", "standard input: a value does not fit its tag"),
     ],
-    ids=["cut", "list", "no template", "wrong type", "NUL"],
+    ids=["cut", "list", "no template", "wrong type", "NUL", "no truth value", "no time"],
 )
 def test_unreadable(text: str, message: str) -> None:
     result = run("-", text=text)
