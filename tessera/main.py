@@ -6,6 +6,7 @@ import typer
 
 from tessera import grant
 from tessera.convert import convert_command
+from tessera.top import top_command
 
 app = typer.Typer(
     name="tessera",
@@ -15,6 +16,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("convert")(convert_command)
+app.command("top")(top_command)
 app.add_typer(grant.app, name="grant")
 
 
