@@ -188,7 +188,7 @@ class Kind:
         _run("docker", "exec", "-i", WORKER, "tee", BASE_SPEC, input=spec)
         self.on_node(0, "systemctl", "restart", "containerd")
         answers = ("docker", "exec", WORKER, "ctr", "version")
-        wait_for(lambda: _run(*answers, check=False).returncode == 0, f"containerd on {WORKER}", 30.0, 0.2)
+        wait_for(lambda: _run(*answers, check=False).returncode == 0, f"containerd on {WORKER}", 120.0, 0.2)
 
     # --- what the demo uses
 

@@ -70,9 +70,7 @@ def new_namespace(cluster: Cluster, test: str) -> str:
     """A new one, named after a test, with its ServiceAccount."""
     plain = re.sub(r"[^a-z0-9]+", "-", test.removeprefix("test_").lower())
     name = f"c-{plain[:50].strip('-')}"
-    cluster.kubectl("create", "namespace", name)
-    account = ("get", "serviceaccount", "default", "-n", name, "--ignore-not-found")
-    vertical.wait_until("the default ServiceAccount", lambda: cluster.kubectl(*account))
+    vertical.create_namespace(cluster, name)
     return name
 
 

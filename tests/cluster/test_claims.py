@@ -29,7 +29,7 @@ TOOLKIT = "/etc/cdi/nvidia.json"
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(version=request.param, inventories=("eight-cards.ini",)) as made:
         # A claim's own words need no webhook.
-        made.install_chart({"mutator": {"enabled": False}})
+        made.install_chart({"mutator": {"enabled": False}, "hamiDeviceClass": True})
         yield made
 
 
@@ -173,7 +173,7 @@ def test_metadata_is_where_kep_5304_says(pods: Cluster) -> None:
 
 def test_an_administrator_sees_everything_and_holds_nothing(pods: Cluster) -> None:
     name = "claims-admin"
-    pods.kubectl("create", "namespace", name)
+    vertical.create_namespace(pods, name)
     pods.kubectl("label", "namespace", name, ADMIN_LABEL)
     try:
         vertical.apply(pods, name, "admin.yaml")
@@ -203,8 +203,10 @@ def test_a_class_that_is_misspelt_is_told_about_the_claim(cluster: Cluster) -> N
         assert "parameters.corepolicy: there is no such field" in event["message"]
         described = cluster.kubectl("describe", "resourceclaim", "misspelt", "-n", name)
         assert "ShareConfigRefused" in described
-        pod = cluster.kubectl("describe", "pod", "misspelt", "-n", name)
-        assert "there is no such field" in pod  # the kubelet's own event
+        of_pod = ("describe", "pod", "misspelt", "-n", name)
+        vertical.wait_until(
+            "the kubelet's own event", lambda: "there is no such field" in cluster.kubectl(*of_pod)
+        )
     finally:
         vertical.delete(cluster, name)
         cluster.kubectl("delete", "deviceclass", "misspelt", "--ignore-not-found")
@@ -227,6 +229,15 @@ def toolkit_document(native: dict[str, Any], driver: dict[str, Any], uuids: dict
     }
 
 
+def ready(cluster: Cluster) -> str:
+    """What the agent says of itself."""
+    selector = ("-l", "app.kubernetes.io/name=tessera-driver")
+    found = vertical.get(cluster, "pods", "-n", SYSTEM_NAMESPACE, *selector)["items"]
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{{}}:9470/proxy/readyz"
+    pages = [path.format(agent["metadata"]["name"]) for agent in found]
+    return "".join(cluster.kubectl("get", "--raw", page, check=False) for page in pages)
+
+
 def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None:
     """A second CDI id for a real runtime: driver and card from NVIDIA's document, limits from ours."""
     claim = claim_of(pods, "eight")
@@ -243,15 +254,8 @@ def test_the_toolkits_document_is_used_where_there_is_one(pods: Cluster) -> None
     name = "claims-toolkit"
     try:
         pods.on_node(0, "sh", "-c", script)
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{{}}:9470/proxy/readyz"
-        agents = vertical.get(
-            pods, "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=tessera-driver"
-        )["items"]
-        ready = path.format(agents[0]["metadata"]["name"])
         vertical.wait_until(
-            "the agent to see the document",
-            lambda: "CDI edits are the toolkit's" in pods.kubectl("get", "--raw", ready, check=False),
-            timeout=180,
+            "the agent to see the document", lambda: "CDI edits are the toolkit's" in ready(pods)
         )
         vertical.apply(pods, name, "native.yaml")
         vertical.running(pods, name, "app=native", 1)

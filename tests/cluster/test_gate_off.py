@@ -28,7 +28,8 @@ def cluster() -> Iterator[Cluster]:
         command = [option for option in chart.upgrade("60s") if option != "--wait"]
         made.helm(*command, input=json.dumps(chart.values(DRIVER_ROOT)))
         deployment = ("deployment/tessera-mutator", "-n", chart.NAMESPACE)
-        made.kubectl("rollout", "status", *deployment, "--timeout=110s")
+        made.kubectl("rollout", "status", *deployment, "--timeout=240s")
+        made.wait_for_webhook()
         yield made
 
 

@@ -22,7 +22,7 @@ from tests.cluster.runs import Process
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-GONE = 60.0  # seconds after which nothing may be left of a harness that was killed
+GONE = 120.0  # seconds after which nothing may be left of a harness that was killed
 
 WEB = """
 apiVersion: v1
@@ -36,6 +36,7 @@ spec:
     image: localhost/busybox:1
     imagePullPolicy: Never
     command: [sh, -c, "mkdir /www; hostname | tee /www/index.html; exec httpd -f -p 8080 -h /www"]
+    readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
     securityContext: {seccompProfile: {type: RuntimeDefault}}
     resources: {limits: {memory: 32Mi, cpu: 500m}}
 ---
@@ -111,8 +112,13 @@ def test_pods_reach_each_other_across_nodes(cluster: Cluster, client: str) -> No
 @pytest.mark.parametrize("client", ["web-0", "web-1"])
 def test_service_balances_over_both_nodes(cluster: Cluster, client: str) -> None:
     address = cluster.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-    seen = {fetch(cluster, client, address, 80) for _ in range(20)}
-    assert seen == {"web-0", "web-1"}
+    seen = set()
+
+    def both() -> bool:
+        seen.add(fetch(cluster, client, address, 80))
+        return seen >= {"web-0", "web-1"}
+
+    cluster.wait(both, "an answer of either")
 
 
 def test_containers_see_the_nodes_fake_driver_state(cluster: Cluster) -> None:
@@ -138,7 +144,8 @@ def test_component_restarts(cluster: Cluster) -> None:
     assert node.processes()["kubelet"].pid != before
     # Containers outlive both of them.
     node.restart("containerd")
-    cluster.wait(lambda: cluster.kubectl("exec", "web-1", "--", "true", check=False) == "", "containerd")
+    echo = ("exec", "web-1", "--", "echo", "here")
+    cluster.wait(lambda: cluster.kubectl(*echo, check=False), "containerd")
     restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
     assert cluster.kubectl("get", "pod", "web-1", "-o", restarts) == "0"
 

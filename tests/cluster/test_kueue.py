@@ -68,7 +68,7 @@ def until_counted(cluster: Cluster, queue: str, expected: dict[str, str]) -> Non
         flavors = status.get("flavorsUsage") or [{"resources": []}]
         return {each["name"]: each["total"] for each in flavors[0]["resources"]} == expected
 
-    vertical.wait_until(f"{queue} to count {expected}", look, 60.0)
+    vertical.wait_until(f"{queue} to count {expected}", look)
 
 
 def told(workload: dict[str, Any], kind: str) -> dict[str, Any] | None:

@@ -96,6 +96,8 @@ def published(installed_cluster: Cluster) -> Iterator[Cluster]:
         for node in (LINKED, PLAIN):
             patch = json.dumps({"status": status})
             cluster.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+        for namespace in (NAMESPACE, TRUSTED):
+            vertical.until_usable(cluster, namespace)
         yield cluster
     finally:
         cluster.kubectl("delete", "-f", "-", "--ignore-not-found", "--wait=false", input=text)
@@ -145,7 +147,7 @@ def allocated(cluster: Cluster, document: dict[str, Any]) -> list[tuple[str, str
                 return [(result["request"], result["device"]) for result in found]
         return None
 
-    return vertical.wait_until(f"an allocation for {metadata['name']}", results, 30)
+    return vertical.wait_until(f"an allocation for {metadata['name']}", results)
 
 
 # On 1.35 each card is a request of its own, and no cards are preferred to others.
@@ -265,7 +267,7 @@ def test_limits_are_loosened_where_it_is_allowed(
         published.kubectl("delete", "pod", "loose", "-n", namespace, "--force", "--grace-period=0")
         return None
 
-    assert vertical.wait_until(f"a claim of {device_class}", chosen, 10) == device_class
+    assert vertical.wait_until(f"a claim of {device_class}", chosen) == device_class
 
 
 @pytest.mark.parametrize("form", ["exactly", "firstAvailable"])

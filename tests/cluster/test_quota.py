@@ -36,11 +36,7 @@ def cluster(installed_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     name = "q-" + request.node.originalname.removeprefix("test_").replace("_", "-")[:50]
-    cluster.kubectl("create", "namespace", name)
-    vertical.wait_until(
-        "the default ServiceAccount",
-        lambda: cluster.kubectl("get", "serviceaccount", "default", "-n", name, "--ignore-not-found"),
-    )
+    vertical.create_namespace(cluster, name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait")
 

@@ -72,6 +72,8 @@ def test_node_boots(native: Cluster) -> None:
     node.stop("kubelet")
     for task in node.run("ctr", "tasks", "list", "-q").stdout.split():
         node.run("ctr", "tasks", "kill", "--all", "--signal", "SIGKILL", task, check=False)
+    tasks = ("ctr", "tasks", "list")
+    vertical.wait_until("all containers to end", lambda: "RUNNING" not in node.run(*tasks).stdout)
     native.on_node(0, "sh", "-c", "rm -rf /run/tessera/* /var/run/cdi/*")
     node.path("/var/lib/tessera/boot_id").write_text("the boot before\n")
     node.path(f"/var/lib/tessera/ledger/{uid}.json").write_text("")  # torn by the power cut
@@ -79,10 +81,12 @@ def test_node_boots(native: Cluster) -> None:
     node.start("kubelet")
     node.wait_for_kubelet()
     echo = (native, NAMESPACE, "native", "echo", "here")
-    vertical.wait_until("the Pod's next container", lambda: vertical.execute(*echo, check=False), 120)
+    vertical.wait_until("the Pod's next container", lambda: vertical.execute(*echo, check=False))
     assert vertical.allocate(native, NAMESPACE, "native").held == 8192 * MEBIBYTE
-    left = native.on_node(0, "ls", "-A", "/var/lib/tessera/ledger").split()
-    assert left == [f"{uid}.json"]
+    ledger = ("ls", "-A", "/var/lib/tessera/ledger")
+    vertical.wait_until(
+        "the claim's entry alone to be left", lambda: native.on_node(0, *ledger).split() == [f"{uid}.json"]
+    )
     again(native)
 
 

@@ -23,7 +23,7 @@ NAMESPACE = "updates"
 AGENT = "daemonset/tessera-driver"
 LEDGER = "/var/lib/tessera/ledger"
 ORDER = "/var/lib/tessera/order"
-LONGEST = 30.0  # seconds from a Pod's creation to its container's start, on a machine that does all of it
+LONGEST = 60.0  # seconds from a Pod's creation to its container's start, on a machine that does all of it
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def agents(cluster: Cluster) -> set[str]:
 
 def rolled_out(cluster: Cluster) -> set[str]:
     """The agents' Pods, of which no old one is left."""
-    cluster.kubectl("rollout", "status", AGENT, "-n", SYSTEM_NAMESPACE, "--timeout=120s")
+    cluster.kubectl("rollout", "status", AGENT, "-n", SYSTEM_NAMESPACE, "--timeout=240s")
     vertical.wait_until("the old agent to end", lambda: len(agents(cluster)) == 1)
     return agents(cluster)
 
@@ -102,10 +102,10 @@ def test_killed_between_every_two_steps(killed_agent: Cluster) -> None:
     impatiently(cluster, "a kill at every point", lambda: not killing.read(order))
     cluster.kubectl("delete", "pods", "--all", "-n", NAMESPACE, "--wait=true", "--timeout=180s")
     wait_for_nothing(cluster, uids)
-    leftovers = cluster.on_node(
-        0, "find", "/var/lib/tessera", "/run/tessera", "/var/run/cdi", "-name", ".tessera-tmp-*"
-    )
-    assert leftovers == ""
+    places = ("/var/lib/tessera", "/run/tessera", "/var/run/cdi")
+    search = ("find", *places, "-name", ".tessera-tmp-*")
+    # What is being written at the moment is none; with -ignore_readdir_race it may go while it is found.
+    vertical.wait_until("no leftovers", lambda: cluster.on_node(0, *search, "-ignore_readdir_race") == "")
 
 
 def impatiently(cluster: Cluster, what: str, probe: Callable[[], bool]) -> None:
@@ -118,7 +118,7 @@ def impatiently(cluster: Cluster, what: str, probe: Callable[[], bool]) -> None:
             time.sleep(1)
         return probe()
 
-    vertical.wait_until(what, look, 120)
+    vertical.wait_until(what, look, 300)
 
 
 def wait_for_nothing(cluster: Cluster, uids: list[str]) -> None:

@@ -136,10 +136,20 @@ def apply(cluster: Kubectl, namespace: str, manifest: str) -> None:
 def apply_text(cluster: Kubectl, namespace: str, text: str) -> None:
     exists = cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name")
     if not exists.strip():
-        cluster.kubectl("create", "namespace", namespace)
-        account = ("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found")
-        wait_until(f"the default ServiceAccount of {namespace}", lambda: cluster.kubectl(*account))
+        create_namespace(cluster, namespace)
     cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+
+
+def create_namespace(cluster: Kubectl, namespace: str) -> None:
+    """One in which Pods can be made: they need its ServiceAccount, which comes a moment later."""
+    cluster.kubectl("create", "namespace", namespace)
+    until_usable(cluster, namespace)
+
+
+def until_usable(cluster: Kubectl, namespace: str) -> None:
+    """Of a namespace that somebody has just made."""
+    account = ("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found")
+    wait_until(f"the default ServiceAccount of {namespace}", lambda: cluster.kubectl(*account))
 
 
 def running(cluster: Kubectl, namespace: str, selector: str, count: int, timeout: float = 240.0) -> list[str]:
@@ -186,7 +196,11 @@ class Allocation:
 
 def allocate(cluster: Kubectl, namespace: str, pod: str, *options: str) -> Allocation:
     """Runs cuda-alloc in a Pod; without `--total` it allocates until it is refused."""
-    report = json.loads(execute(cluster, namespace, pod, "cuda-alloc", "--json", *options))
+    return _allocation(execute(cluster, namespace, pod, "cuda-alloc", "--json", *options))
+
+
+def _allocation(text: str) -> Allocation:
+    report = json.loads(text)
     return Allocation(
         held=report["held_bytes"],
         blocks=report["blocks"],
@@ -204,15 +218,27 @@ class Neighbours:
     neighbour: Allocation
 
 
+HOLD = """
+cuda-alloc --json --total {bytes} --hold 600 > {file} &
+until [ -e {file}-end ]; do sleep 0.2; done
+kill $! && cat {file}
+"""
+"""Ends well only if the program still holds its memory in the end."""
+
+
 def fill_beside_neighbour(cluster: Kubectl, namespace: str, filler: str, neighbour: str) -> Neighbours:
-    """`filler` takes all that it can get while `neighbour` holds 2000 MiB, seen after the refusal."""
+    """`filler` takes all that it can get while `neighbour` holds 2000 MiB, also after the refusal."""
+    file = f"/tmp/held-{time.monotonic_ns()}"
+    hold = HOLD.format(bytes=2000 * MEBIBYTE, file=file)
     with ThreadPoolExecutor() as pool:
-        holding = pool.submit(
-            allocate, cluster, namespace, neighbour, "--total", str(2000 * MEBIBYTE), "--hold", "3"
-        )
-        time.sleep(1)
-        filled = allocate(cluster, namespace, filler)
-        return Neighbours(filled, holding.result())
+        holding = pool.submit(execute, cluster, namespace, neighbour, "sh", "-c", hold)
+        try:
+            report = (cluster, namespace, neighbour, "cat", file)
+            wait_until("the neighbour to hold its memory", lambda: execute(*report, check=False))
+            filled = allocate(cluster, namespace, filler)
+        finally:
+            execute(cluster, namespace, neighbour, "touch", f"{file}-end")
+        return Neighbours(filled, _allocation(holding.result()))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tests.cluster.errors import StartError
 from tests.cluster.waiting import wait_for
 
 HOST = "127.0.0.1"
-START = 60.0  # seconds that the API server may take on a busy machine
+START = 120.0  # seconds that the API server may take on a busy machine
 # Writes only, each once it is answered: reads cost nothing then.
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -214,9 +215,9 @@ class Running:
             )
 
     def has_arrived(self) -> bool:
-        """Whether its registration socket is there, `registration` from then on."""
+        """Whether it listens on its registration socket, `registration` from then on."""
         for path in self.host.registrations.iterdir():
-            if path.is_socket() and self._before.get(path) != _changed(path) is not None:
+            if self._before.get(path) != _changed(path) is not None and _is_served(path):
                 self.registration = path
                 return True
         return False
@@ -249,6 +250,12 @@ class Running:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _is_served(path: Path) -> bool:
+    """A socket's file is there a moment before somebody listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        return peer.connect_ex(str(path)) == 0
 
 
 def _changed(path: Path) -> int | None:

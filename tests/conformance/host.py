@@ -98,7 +98,10 @@ class Host:
         names = set()
         for path in self.cdi.glob("*"):
             if path.suffix in (".json", ".yaml"):
-                document: dict[str, Any] = yaml.safe_load(path.read_bytes())
+                try:
+                    document: dict[str, Any] = yaml.safe_load(path.read_bytes())
+                except FileNotFoundError:  # the driver has removed it meanwhile
+                    continue
                 names |= {f"{document['kind']}={device['name']}" for device in document["devices"]}
         return names
 

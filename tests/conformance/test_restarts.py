@@ -10,11 +10,10 @@ import shutil
 import signal
 from pathlib import Path
 
-import grpc
 import pytest
 
-from tests.conformance.node import Node, cdi_ids
-from tests.integration.dra_driver.kubelet import Kubelet, WireClaim, register
+from tests.conformance.node import Node, cdi_ids, until
+from tests.integration.dra_driver.kubelet import Kubelet, register
 
 OLD = "0c8f1f2e-0000-4000-8000-000000000001"
 NEW = "0c8f1f2e-0000-4000-8000-000000000002"
@@ -96,33 +95,52 @@ async def test_an_update_without_a_gap(fresh: Node) -> None:
         before = await fresh.settled()
         held = await fresh.claim()
         first = await fresh.prepared(held)
-        wires = [await fresh.claim() for _ in range(40)]
-        endpoints = [Path(fresh.info.endpoint)]
-        asking = asyncio.create_task(_ask_newest(endpoints, wires))
+        pods = _Pods(fresh, Path(fresh.info.endpoint))
+        coming_and_going = asyncio.create_task(pods.come_and_go())
+        await pods.more(coming_and_going)
         new = await fresh.start_beside(pod_uid=NEW)
         info = await register(new.registration)
-        assert Path(info.endpoint) != endpoints[0]
-        endpoints.append(Path(info.endpoint))
-        await asyncio.sleep(0.2)
+        assert Path(info.endpoint) != pods.newest
+        pods.newest = Path(info.endpoint)
+        await pods.more(coming_and_going)
         assert await asyncio.to_thread(old.stop, signal.SIGTERM) == 0
-        assert await asking == []
-        async with Kubelet(endpoints[-1]) as kubelet:
+        await pods.more(coming_and_going)
+        pods.is_over = True
+        await coming_and_going
+        async with Kubelet(pods.newest) as kubelet:
             assert (await kubelet.prepare(held))[held.uid] == first
-            answer = await kubelet.unprepare(held, *wires)
-            assert set(answer.values()) == {""}
+            assert await kubelet.unprepare(held) == {held.uid: ""}
         assert fresh.host.files() == before
     assert not old.registration.exists()
     assert new.registration.exists()
 
 
-async def _ask_newest(endpoints: list[Path], wires: list[WireClaim]) -> list[str]:
-    """Prepares one claim after the other with whoever has registered last; what went wrong."""
-    wrong = []
-    for wire in wires:
-        async with Kubelet(endpoints[-1]) as kubelet:
-            try:
-                wrong.append((await kubelet.prepare(wire))[wire.uid].error)
-            except grpc.aio.AioRpcError as error:
-                wrong.append(f"{error.code()}: {error.details()}")
-        await asyncio.sleep(0.05)
-    return [error for error in wrong if error]
+class _Pods:
+    """One after the other comes and goes; `newest` is asked, the driver that has registered last."""
+
+    def __init__(self, node: Node, newest: Path) -> None:
+        self._node = node
+        self.newest = newest
+        self.gone = 0
+        self.is_over = False
+
+    async def come_and_go(self) -> None:
+        """Raises AssertionError or AioRpcError where the kubelet has asked in vain."""
+        while not self.is_over:
+            wire = await self._node.claim()
+            async with Kubelet(self.newest) as kubelet:
+                assert (await kubelet.prepare(wire))[wire.uid].error == ""
+                assert await kubelet.unprepare(wire) == {wire.uid: ""}
+            self.gone += 1
+            await asyncio.sleep(0.02)
+
+    async def more(self, work: asyncio.Task[None]) -> None:
+        """Waits for some who come from now on."""
+        enough = self.gone + 5
+
+        async def are_enough() -> bool:
+            if work.done():
+                await work
+            return self.gone >= enough
+
+        await until(are_enough, "Pods come and go")
