@@ -8,7 +8,6 @@
 #define PROBES 8u
 #define SMOOTH 4u        /* a time moves the estimate by this part of the difference; */
 #define SMOOTH_SHORT 16u /* of a short one, which stands for many, by this */
-#define FORGET 1024u     /* what was the longest fades by this part with each that is timed */
 
 /* Short kernels are paid for and timed once for as many as make up ESTIMATE_LONG_NS, at most so many. */
 #define MOST_UNSAMPLED 128u
@@ -63,9 +62,7 @@ static uint32_t as_they_come(struct estimate *estimate, uint64_t now, uint32_t l
 }
 
 uint32_t estimate_launch(struct estimate *estimate, uint64_t now) {
-  uint64_t most = atomic_load_explicit(&estimate->most_ns, memory_order_relaxed);
-  uint64_t ns = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
-  uint32_t launches = varied(estimate, most < ESTIMATE_LONG_NS ? every(ns) : 1);
+  uint32_t launches = varied(estimate, every(atomic_load_explicit(&estimate->ns, memory_order_relaxed)));
   launches = as_they_come(estimate, now, launches);
   atomic_store_explicit(&estimate->group, launches, memory_order_relaxed);
   atomic_store_explicit(&estimate->paid, launches - 1, memory_order_relaxed);
@@ -76,17 +73,8 @@ static uint64_t moved(uint64_t before, uint64_t elapsed, uint32_t part) {
   return elapsed < before ? before - (before - elapsed) / part : before + (elapsed - before) / part;
 }
 
-/* What took long by itself is not the last one that does, as a rule. */
-static void note_most(struct estimate *estimate, uint64_t elapsed_ns, bool contended) {
-  uint64_t most = atomic_load_explicit(&estimate->most_ns, memory_order_relaxed);
-  most -= most / FORGET;
-  if (elapsed_ns > most && !contended) most = elapsed_ns;
-  atomic_store_explicit(&estimate->most_ns, most, memory_order_relaxed);
-}
-
 int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, bool contended, uint64_t debited,
                         uint32_t launches) {
-  note_most(estimate, elapsed_ns, contended);
   uint64_t before = atomic_load_explicit(&estimate->ns, memory_order_relaxed);
   bool was_short = launches != 1 && (elapsed_ns < ESTIMATE_LONG_NS || before == 0);
   uint64_t next = before == 0 ? elapsed_ns : moved(before, elapsed_ns, was_short ? SMOOTH_SHORT : SMOOTH);

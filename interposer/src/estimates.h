@@ -6,8 +6,7 @@
  * Timing a launch costs the driver two event records, a few microseconds. So long kernels are all timed, of short
  * ones some, each for many. All are charged what they took, however much that varies; the estimate is only what is
  * taken beforehand. A time that is not short any more stands for no other launch: the next ones are all timed until
- * it is known what it was, and a thousand more where no other process had the card meanwhile: a function that takes
- * long now and then will do so again. Fields are single atomic words; a lost update is one sample less. */
+ * it is known what it was. Fields are single atomic words; a lost update is one sample less. */
 #ifndef TESSERA_ESTIMATES_H
 #define TESSERA_ESTIMATES_H
 
@@ -21,7 +20,6 @@ struct estimate {
   _Atomic uint64_t key;      /* 0: free */
   _Atomic uint64_t ns;       /* 0: not known yet */
   _Atomic uint64_t apart_ns; /* from start to end, last time, with what others did in between */
-  _Atomic uint64_t most_ns;  /* of late: the longest, less a part for each one since */
   _Atomic uint64_t timed_ns; /* when the last timed launch was, and for how many it was paid */
   _Atomic uint32_t group;
   _Atomic uint32_t paid;    /* launches still to come that are paid for */

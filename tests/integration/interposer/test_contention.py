@@ -200,7 +200,7 @@ def test_what_is_lent_outlasts_a_short_restart_of_the_agent(shared: Node) -> Non
     assert shared.shares(0.3) == pytest.approx(SHARED, abs=7)  # one kernel of 5 ms is nearly 2
     shared.restart_agent()
     shared.agent = True
-    assert shared.shares(6) == pytest.approx(SHARED, abs=5)  # the moments of both agents count
+    assert shared.shares(6) == pytest.approx(SHARED, abs=4)  # the moments of both agents count
 
 
 def test_each_has_what_is_sure_until_there_is_an_agent_again(shared: Node) -> None:

@@ -122,20 +122,6 @@ def test_one_function_takes_now_little_now_much(
     assert_is_the_limit(node.busy(6), 40)
 
 
-@pytest.mark.parametrize(
-    ("times", "streams"),
-    [("0.01x19,1", 1), ("0.01x19,1", 4), ("0.01x199,1", 1), ("0.01x1999,20", 1), ("0.02x2000,3x50", 1)],
-    ids=str,
-)
-def test_one_function_takes_long_now_and_then(make_node: Make, times: str, streams: int) -> None:
-    """Most launches are short, and most of the time is had by the few that aren't."""
-    node = make_node()
-    node.container("a", 40)
-    node.start("a", node.launches, "kernel", times, streams)
-    node.pass_time(2)
-    assert_is_the_limit(node.busy(10), 40)
-
-
 def test_a_slow_and_a_quick_process_have_one_budget(make_node: Make) -> None:
     node = make_node()
     node.container("a", 50)
