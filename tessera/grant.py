@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dra_driver.claims.grants import LIMITS, USAGE
 from interposer import abi
 from kube.quantity import QuantityError, format_bytes, parse_quantity
 
@@ -79,8 +80,8 @@ def write(
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        abi.write_limits(directory / "limits", limits)
-        abi.create_usage(directory / "usage")
+        abi.write_limits(directory / LIMITS, limits)
+        abi.create_usage(directory / USAGE)
     except (abi.AbiError, OSError) as error:
         raise _fail(str(error)) from error
 
@@ -135,8 +136,8 @@ def _process_table(usage: abi.Usage) -> Table:
 def show(directory: Directory) -> None:
     """Show a grant's limits, and its living processes with what they hold."""
     try:
-        limits = abi.read_limits(directory / "limits")
-        usage = abi.read_usage(directory / "usage")
+        limits = abi.read_limits(directory / LIMITS)
+        usage = abi.read_usage(directory / USAGE)
     except abi.AbiError as error:
         raise _fail(str(error)) from error
     console = Console(highlight=False, soft_wrap=True)

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dra_driver.claims.grants import LIMITS, USAGE
 from dra_driver.claims.ledger_file import name_in
 from interposer import abi
 
@@ -105,7 +106,7 @@ def look(run_dir: Path) -> Look:
     for limits in _limits_files(run_dir):
         name = GrantName(limits.parent.parent.name, limits.parent.name)
         try:
-            readings[name] = Reading(abi.read_limits(limits), abi.read_usage(limits.parent / "usage"))
+            readings[name] = Reading(abi.read_limits(limits), abi.read_usage(limits.parent / USAGE))
         except abi.AbiError as error:
             if limits.parent.exists():  # else it was unprepared meanwhile
                 unreadable[name] = str(error)
@@ -114,7 +115,7 @@ def look(run_dir: Path) -> Look:
 
 def _limits_files(run_dir: Path) -> list[Path]:
     claims = run_dir / "claims"
-    return sorted(limits for claim in claims.iterdir() for limits in claim.glob("*/limits"))
+    return sorted(limits for claim in claims.iterdir() for limits in claim.glob(f"*/{LIMITS}"))
 
 
 def table(found: list[Row], names: Mapping[str, str]) -> Table:

@@ -53,9 +53,9 @@ from interposer.abi import AbiError
 
 _log = logging.getLogger(__name__)
 _RESTORE_LIMIT = 5.0  # seconds in which a lost entry may be made again, before others are refused
-_RESTORE_POLL = 0.1
 _LOOK_LIMIT = 10.0  # seconds in which the driver may give its first answer: it may start the cards for it
 _ROOM_LIMIT = 5.0  # seconds in which who is gone may be unprepared, before who needs its room is refused
+_POLL = 0.1  # seconds from one look to the next, while a Prepare waits for any of these
 
 
 @dataclass(frozen=True)
@@ -294,33 +294,33 @@ class Preparer:
 
     async def _wait_for_first_look(self) -> None:
         """The kubelet asks as soon as we are registered: after a boot no card is known by then."""
-        for _ in range(round(_LOOK_LIMIT / _RESTORE_POLL)):
+        for _ in range(round(_LOOK_LIMIT / _POLL)):
             if self._node.cards is not None or self._node.was_asked:
                 return
-            await asyncio.sleep(_RESTORE_POLL)
+            await asyncio.sleep(_POLL)
 
     async def _wait_until_counted(self, plan: Plan, library: InstalledLibrary | None) -> None:
         """An entry of another claim that can't be read is made again, if the API server answers."""
         if not uncounted.others(self._ledger.uncounted, plan.claim):
             return
         self._restore()
-        for _ in range(round(self._restore_limit / _RESTORE_POLL)):
+        for _ in range(round(self._restore_limit / _POLL)):
             try:
                 await self._refuse_uncounted(plan, library)
                 return
             except RetryableError:
-                await asyncio.sleep(_RESTORE_POLL)
+                await asyncio.sleep(_POLL)
 
     async def _wait_for_room(self, plan: Plan) -> None:
         """For Pods deleted by force; once refused, the kubelet would ask again after a minute or more."""
         with suppress(RetryableError):  # what no waiting helps is refused later
-            for _ in range(round(self._room_limit / _RESTORE_POLL)):
+            for _ in range(round(self._room_limit / _POLL)):
                 try:
                     self._refuse_overcommit(plan, self._ledger.held_by_others(plan.claim.uid))
                     break
                 except OvercommitError:
                     self._refuse_overcommit(plan, {})
-                    await asyncio.sleep(_RESTORE_POLL)
+                    await asyncio.sleep(_POLL)
 
     async def _refuse_uncounted(self, plan: Plan, library: InstalledLibrary | None) -> None:
         others = uncounted.others(self._ledger.uncounted, plan.claim)

@@ -128,8 +128,7 @@ static void array_gone(const void *array) {
     bool known = memory_take(kind, (uint64_t)(uintptr_t)array, &block);  \
     CUresult result = IN_DRIVER(REAL(symbol)(array));                    \
     if (!known && result == CUDA_SUCCESS) array_gone(array);             \
-    if (known && result == CUDA_SUCCESS) memory_freed(&block);           \
-    if (known && result != CUDA_SUCCESS) memory_put_back(&block);        \
+    if (known) memory_released(&block, result);                          \
     return result;                                                       \
   }
 DESTROY(cuArrayDestroy, CUarray, BLOCK_ARRAY)

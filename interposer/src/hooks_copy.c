@@ -53,15 +53,15 @@ static uint64_t volume(const struct cuda_copy3d_batched *copies, size_t count) {
 }
 
 /* `within` is asked only where launches are limited. */
-#define COPY(symbol, parameters, within, bytes, stream, per_thread, arguments)      \
-  CUresult symbol parameters {                                                      \
-    if (inside_driver || throttle_is_free() || !throttle_is_due(stream) || !(within))     \
-      return REAL(symbol) arguments;                                                \
-    const void *function = (const void *)symbol;                                    \
-    uint64_t size = (bytes);                                                        \
-    if (throttle_is_paid(function, size)) return IN_DRIVER(REAL(symbol) arguments); \
-    struct launch launch = throttle_begin(function, size, stream, per_thread);      \
-    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                \
+#define COPY(symbol, parameters, within, bytes, stream, per_thread, arguments)        \
+  CUresult symbol parameters {                                                        \
+    if (inside_driver || throttle_is_free() || !throttle_is_due(stream) || !(within)) \
+      return REAL(symbol) arguments;                                                  \
+    const void *function = (const void *)symbol;                                      \
+    uint64_t size = (bytes);                                                          \
+    if (throttle_is_paid(function, size)) return IN_DRIVER(REAL(symbol) arguments);   \
+    struct launch launch = throttle_begin(function, size, stream, per_thread);        \
+    return throttle_end(&launch, IN_DRIVER(REAL(symbol) arguments));                  \
   }
 
 /* --- fills ---------------------------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ BATCH_V2(cuMemcpyBatchAsync_v2_ptsz, true)
 
 /* --- boxes ---------------------------------------------------------------------------------------------- */
 
-#define BOX_IS_WITHIN                                                 \
+#define BOX_IS_WITHIN                                                     \
   ((copy) != NULL && is_of_a_card((copy)->target_type, (copy)->target) && \
    is_of_a_card((copy)->source_type, (copy)->source))
 #define BOX_2D(symbol, version, per_thread)                                                              \

@@ -305,8 +305,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   uint32_t users = atomic_load_explicit(&primary->users, memory_order_relaxed);
   CUcontext holder = primary_may_end(device, users, STAND_IN);
   CUresult result = IN_DRIVER(REAL(cuGreenCtxDestroy)(green));
-  if (known && result == CUDA_SUCCESS) memory_freed(&block);
-  if (known && result != CUDA_SUCCESS) memory_put_back(&block);
+  if (known) memory_released(&block, result);
   bool has_ended = primary_looked(device, holder, false);
   lock_leave(&primary->lock);
   samples_context_looked(context, result == CUDA_SUCCESS);

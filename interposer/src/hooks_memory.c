@@ -9,21 +9,21 @@
 #include "samples.h"
 #include "spill.h"
 
-#define ALLOCATION(symbol, parameters, address, bytes, arguments, otherwise, give_back)  \
-  CUresult symbol parameters {                                                           \
-    struct charge charge;                                                                \
-    if (passes_on() || address == NULL || (bytes) == 0) return REAL(symbol) arguments; \
-    if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                \
-    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                 \
-    if (result != CUDA_SUCCESS) {                                                        \
-      otherwise;                                                                         \
-      memory_cancel(&charge);                                                            \
-      return result;                                                                     \
-    }                                                                                    \
-    if (memory_commit(&charge, BLOCK_ADDRESS, *address)) return CUDA_SUCCESS;            \
-    IN_DRIVER(give_back);                                                                \
-    *address = 0;                                                                        \
-    return CUDA_ERROR_OUT_OF_MEMORY;                                                     \
+#define ALLOCATION(symbol, parameters, address, bytes, arguments, otherwise, give_back) \
+  CUresult symbol parameters {                                                          \
+    struct charge charge;                                                               \
+    if (passes_on() || address == NULL || (bytes) == 0) return REAL(symbol) arguments;  \
+    if (!memory_reserve(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;               \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                \
+    if (result != CUDA_SUCCESS) {                                                       \
+      otherwise;                                                                        \
+      memory_cancel(&charge);                                                           \
+      return result;                                                                    \
+    }                                                                                   \
+    if (memory_commit(&charge, BLOCK_ADDRESS, *address)) return CUDA_SUCCESS;           \
+    IN_DRIVER(give_back);                                                               \
+    *address = 0;                                                                       \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                    \
   }
 #define SPILL \
   if (spills(charge.card, result)) return spill(&charge, address, bytes)
@@ -37,24 +37,24 @@ ALLOCATION(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned int
            (address, bytes, flags), , REAL(cuMemFree_v2)(*address))
 
 /* Charged by what the pool reserves. What is recorded in a graph costs nothing before that is launched. */
-#define POOL_ALLOCATION(symbol, parameters, begin, per_thread, arguments, free_symbol)   \
-  CUresult symbol parameters {                                                            \
-    struct pool_charge charge;                                                            \
-    if (passes_on() || address == NULL || bytes == 0) return REAL(symbol) arguments;    \
-    if (stream_captures(stream, per_thread)) {                                            \
-      graph_memory_begun();                                                               \
-      return REAL(symbol) arguments;                                                      \
-    }                                                                                     \
-    if (!(begin)) return CUDA_ERROR_OUT_OF_MEMORY;                                        \
-    CUresult result = IN_DRIVER(REAL(symbol) arguments);                                  \
-    if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) {              \
-      if (spills(charge.card, result)) return spill_instead(address, bytes);             \
-      return result;                                                                      \
-    }                                                                                     \
-    IN_DRIVER(REAL(free_symbol)(*address, stream));                                       \
-    pools_settle(NULL);                                                                   \
-    *address = 0;                                                                         \
-    return CUDA_ERROR_OUT_OF_MEMORY;                                                      \
+#define POOL_ALLOCATION(symbol, parameters, begin, per_thread, arguments, free_symbol) \
+  CUresult symbol parameters {                                                         \
+    struct pool_charge charge;                                                         \
+    if (passes_on() || address == NULL || bytes == 0) return REAL(symbol) arguments;   \
+    if (stream_captures(stream, per_thread)) {                                         \
+      graph_memory_begun();                                                            \
+      return REAL(symbol) arguments;                                                   \
+    }                                                                                  \
+    if (!(begin)) return CUDA_ERROR_OUT_OF_MEMORY;                                     \
+    CUresult result = IN_DRIVER(REAL(symbol) arguments);                               \
+    if (pools_end(&charge, result, result == CUDA_SUCCESS ? *address : 0)) {           \
+      if (spills(charge.card, result)) return spill_instead(address, bytes);           \
+      return result;                                                                   \
+    }                                                                                  \
+    IN_DRIVER(REAL(free_symbol)(*address, stream));                                    \
+    pools_settle(NULL);                                                                \
+    *address = 0;                                                                      \
+    return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
   }
 #define ASYNC (CUdeviceptr * address, size_t bytes, CUstream stream)
 #define FROM_POOL (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -73,7 +73,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, OF_POOL, true, (address
   CUresult symbol(pointer *address, number *pitch, number width, number height, unsigned int element) { \
     struct charge charge;                                                                               \
     uint64_t guess, bytes;                                                                              \
-    if (passes_on() || address == NULL || pitch == NULL || width == 0 || height == 0)                 \
+    if (passes_on() || address == NULL || pitch == NULL || width == 0 || height == 0)                   \
       return REAL(symbol)(address, pitch, width, height, element);                                      \
     if (__builtin_add_overflow((uint64_t)width, GRANULE - 1, &guess) ||                                 \
         __builtin_mul_overflow(guess / GRANULE * GRANULE, (uint64_t)height, &guess))                    \
@@ -95,7 +95,7 @@ POOL_ALLOCATION(cuMemAllocFromPoolAsync_ptsz, FROM_POOL, OF_POOL, true, (address
   }
 
 #define SPILL_PITCHED                        \
-  if (spills(charge.card, result)) {        \
+  if (spills(charge.card, result)) {         \
     result = spill(&charge, address, guess); \
     *pitch = guess / height;                 \
     return result;                           \
@@ -109,16 +109,13 @@ PITCHED(cuMemAllocPitch_v2, cuMemFree_v2, SPILL_PITCHED, CUdeviceptr, size_t)
 #define RELEASE(symbol, parameters, address, recorded, arguments, of_spilled)                       \
   CUresult symbol parameters {                                                                      \
     struct block block;                                                                             \
-    if (passes_on() || (recorded)) return REAL(symbol) arguments;                                 \
+    if (passes_on() || (recorded)) return REAL(symbol) arguments;                                   \
     if (!memory_take(BLOCK_ADDRESS, address, &block)) {                                             \
       graph_memory_freed();                                                                         \
       return REAL(symbol) arguments;                                                                \
     }                                                                                               \
     CUresult result = block.pool == BLOCK_SPILLED ? of_spilled : IN_DRIVER(REAL(symbol) arguments); \
-    if (result == CUDA_SUCCESS)                                                                     \
-      memory_freed(&block);                                                                         \
-    else                                                                                            \
-      memory_put_back(&block);                                                                      \
+    memory_released(&block, result);                                                                \
     return result;                                                                                  \
   }
 

@@ -94,10 +94,7 @@ CUresult cuModuleUnload(CUmodule module) {
   if (inside_driver || !memory_take(BLOCK_MODULE, number_of(module), &block))
     return REAL(cuModuleUnload)(module);
   CUresult result = IN_DRIVER(REAL(cuModuleUnload)(module));
-  if (result == CUDA_SUCCESS)
-    memory_freed(&block);
-  else
-    memory_put_back(&block);
+  memory_released(&block, result);
   return result;
 }
 
@@ -106,10 +103,6 @@ CUresult cuLibraryUnload(CUlibrary library) {
   if (inside_driver) return REAL(cuLibraryUnload)(library);
   uint32_t count = overhead_take_library(number_of(library), blocks);
   CUresult result = IN_DRIVER(REAL(cuLibraryUnload)(library));
-  for (uint32_t i = 0; i < count; i++)
-    if (result == CUDA_SUCCESS)
-      memory_freed(&blocks[i]);
-    else
-      memory_put_back(&blocks[i]);
+  for (uint32_t i = 0; i < count; i++) memory_released(&blocks[i], result);
   return result;
 }

@@ -112,6 +112,13 @@ void memory_put_back(const struct block *block) {
   if (stale.address != 0) memory_freed(&stale);
 }
 
+void memory_released(const struct block *taken, CUresult result) {
+  if (result == CUDA_SUCCESS)
+    memory_freed(taken);
+  else
+    memory_put_back(taken);
+}
+
 void memory_context_joins(CUcontext context, CUcontext into) {
   grants_forget_contexts();
   if (grants_load() == GRANTS_READY) blocks_hand_over(context, into);

@@ -54,9 +54,10 @@ bool memory_commit(struct charge *charge, enum block_kind kind, uint64_t number)
 /* The same for managed memory in the place of what was asked for (spill.h). */
 bool memory_commit_spilled(struct charge *charge, uint64_t address);
 
-/* Around the driver's free: take before, then release or put back by what the driver said. false: an unknown
- * block. */
+/* Around the driver's free: taken before, then freed or put back by what the driver said. false: an unknown
+   block. */
 bool memory_take(enum block_kind kind, uint64_t number, struct block *block);
+void memory_released(const struct block *taken, CUresult result);
 void memory_freed(const struct block *block);
 void memory_put_back(const struct block *block);
 
