@@ -105,9 +105,11 @@ class Limits:
     """May go on in managed memory where the card is full."""
     caps: tuple[Cap, ...]
     lease_until_ns: int = 0
-    """effective_cores and stretch count until then."""
+    """effective_cores and stretch count until then; after it, for half a minute, stretch_unlent."""
     stretch: int = 0
     """Thousandths: how much longer kernels take than alone, since other grants' run too."""
+    stretch_unlent: int = 0
+    """What it comes to when nobody has more than is guaranteed."""
 
     def cores_at(self, now_ns: int) -> int:
         """Percent in force at a moment of CLOCK_MONOTONIC; 0: no cap."""
@@ -185,6 +187,7 @@ def _validate(limits: Limits) -> None:
     _check("priority", limits.priority, 0, 1)
     _check("lease_until_ns", limits.lease_until_ns, 0, _U64)
     _check("stretch", limits.stretch, 0, _U32)
+    _check("stretch_unlent", limits.stretch_unlent, 0, _U32)
     _check("number of caps", len(limits.caps), 0, constant("TESSERA_CAPS"))
     for index, cap in enumerate(limits.caps):
         _check(f"caps[{index}].memory_bytes", cap.memory_bytes, 0, _U64)
@@ -210,6 +213,7 @@ def _packed(limits: Limits) -> Any:
     struct.cap_count = len(limits.caps)
     struct.lease_until_ns = limits.lease_until_ns
     struct.stretch = limits.stretch
+    struct.stretch_unlent = limits.stretch_unlent
     for index, cap in enumerate(limits.caps):
         name = f"caps[{index}].container"
         struct.caps[index].container = _encoded(name, cap.container, constant("TESSERA_CONTAINER_SIZE"))
@@ -240,6 +244,7 @@ def _unpacked(path: Path, struct: Any) -> Limits:
         caps=caps,
         lease_until_ns=struct.lease_until_ns,
         stretch=struct.stretch,
+        stretch_unlent=struct.stretch_unlent,
     )
     try:
         _validate(limits)
@@ -296,8 +301,8 @@ def write_limits(path: Path, limits: Limits) -> None:
             access().tessera_limits_write(address, struct)
 
 
-def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
-    """Says what is in force until then: percent of the card, thousandths of stretch.
+def lend(path: Path, cores: int, stretch: int, stretch_unlent: int, until_ns: int) -> bool:
+    """Says what is in force until then: percent of the card, thousandths of stretch; then `stretch_unlent`.
 
     False: an older release's file, whose readers know no end of it. AbiError: it can't be written, or read.
     """
@@ -306,7 +311,7 @@ def lend(path: Path, cores: int, stretch: int, until_ns: int) -> bool:
         if ffi.cast("struct tessera_limits *", address).size < size:
             return False
     with writing(path), mapped(path, size, writable=True) as (address, _, _):
-        access().tessera_limits_lend(address, cores, stretch, until_ns)
+        access().tessera_limits_lend(address, cores, stretch, stretch_unlent, until_ns)
     return True
 
 

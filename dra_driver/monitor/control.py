@@ -3,7 +3,8 @@
 A grant that waits, or works with what it was lent, wants more; one that does neither is lent from. What is
 lent ends by itself soon after the agent has ended (`LEASE`). With the shares goes the stretch: how much
 longer the grant's kernels take than alone, since other grants' run too; without it a library would charge its
-own processes for their neighbours' time, and the grant would get less than its share.
+own processes for their neighbours' time, and the grant would get less than its share. When nothing is lent
+any more, kernels take less long: still reckoned as before, grants would get more than their share.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from interposer.abi import Policy, Span
 MILLISECOND = 1_000_000
 LEASE = 1_000 * MILLISECOND
 MEASURED = 30_000 * MILLISECOND
-"""So long after a lease its stretch counts (interposer/src/limits.c)."""
+"""So long after a lease `stretch_unlent` counts (interposer/src/limits.c)."""
 _MEMORY = 400 * MILLISECOND  # what is older counts less and less
 _SHORTEST_DELAY, _LONGEST_DELAY = 30 * MILLISECOND, 500 * MILLISECOND
 _SLACK = 1.25  # who uses so much may use a quarter more, so that a growing load is not held back
@@ -43,10 +44,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is in force for a grant, until `until`. `stretch`: thousandths."""
+    """What is in force for a grant, until `until`; `stretch_unlent` afterwards. Stretches are thousandths."""
 
     cores: int
     stretch: int
+    stretch_unlent: int
     until: int
 
 
@@ -207,6 +209,7 @@ def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dic
         if _is_capped(grant)
     ]
     allowed = shares(wishes)
+    used = {grant.name: _used(grant, known[grant.name], passed) for grant in snapshot.grants}
     unseen = {grant.name: _unseen(grant, known[grant.name], passed) for grant in snapshot.grants}
     found = {}
     for grant in snapshot.grants:
@@ -214,9 +217,24 @@ def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dic
             continue
         others = [part for name, part in unseen.items() if name != grant.name and part > _UNSEEN]
         stretch = _stretch(known[grant.name], others, passed)
+        unlent = _unlent(stretch, [part for name, part in used.items() if name != grant.name])
         cores = max(1, round(allowed[grant.name]))
-        found[grant.name] = Terms(cores, stretch, snapshot.now + LEASE)
+        found[grant.name] = Terms(cores, stretch, unlent, snapshot.now + LEASE)
     return found
+
+
+def _used(grant: Grant, known: Known, passed: float) -> tuple[float, float]:
+    """The part of the card's time that it takes, and takes at most when nothing is lent."""
+    if not _is_capped(grant):
+        return (1.0, 1.0) if known.is_at_work else (0.0, 0.0)
+    now = min(1.0, known.busy / passed)
+    return now, min(now, grant.guaranteed / WHOLE) if grant.guaranteed else now
+
+
+def _unlent(stretch: int, others: list[tuple[float, float]]) -> int:
+    """The stretch that is left of it when nothing is lent: by as much less as the others take less."""
+    now, then = sum(now for now, _ in others), sum(then for _, then in others)
+    return stretch if now <= 0 else _NO_STRETCH + round((stretch - _NO_STRETCH) * then / now)
 
 
 def _unseen(grant: Grant, known: Known, passed: float) -> float:

@@ -66,7 +66,7 @@ class GrantFiles:
 def _told(limits: abi.Limits) -> Terms | None:
     if not limits.lease_until_ns:
         return None
-    return Terms(limits.effective_cores, limits.stretch, limits.lease_until_ns)
+    return Terms(limits.effective_cores, limits.stretch, limits.stretch_unlent, limits.lease_until_ns)
 
 
 def _process(process: abi.Process) -> Process:

@@ -100,7 +100,7 @@ class Monitor:
 
     def _write(self, files: GrantFiles, terms: Terms) -> None:
         try:
-            if abi.lend(files.limits, terms.cores, terms.stretch, terms.until):
+            if abi.lend(files.limits, terms.cores, terms.stretch, terms.stretch_unlent, terms.until):
                 self.wrote()
         except abi.AbiError as error:
             _log.debug("compute of %s is not looked after: %s", files.name, error)

@@ -80,7 +80,7 @@ struct tessera_limits {
      later: until then another has started. */
   uint64_t lease_until_ns;
   uint32_t stretch; /* thousandths: how much longer kernels take than alone, since other grants' run too */
-  uint32_t reserved;
+  uint32_t stretch_unlent; /* what it comes to when nobody has more than is guaranteed: after the lease */
 };
 
 /* `bytes` and `entered` are changed together, by a compare-and-swap of 16 bytes. While the slot's own

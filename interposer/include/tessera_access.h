@@ -35,8 +35,9 @@ int tessera_limits_read(const void *limits, struct tessera_limits *copy);
 /* Replaces all but magic, version and size, under the sequence lock. One writer at a time. */
 void tessera_limits_write(void *limits, const struct tessera_limits *value);
 
-/* Replaces effective_cores, stretch and lease_until_ns, of a file that has them. One writer at a time. */
-void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint64_t until_ns);
+/* Replaces effective_cores, both stretches and lease_until_ns, of a file that has them. One writer at a time. */
+void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint32_t stretch_unlent,
+                         uint64_t until_ns);
 
 /* The living processes of a usage file, in the order of their slots, at most `capacity`; returns how many.
    Living is who holds the record lock on the slot's byte of `file`, a descriptor of the mapped file. */

@@ -36,8 +36,9 @@ int tessera_limits_read(const void *limits, struct tessera_limits *copy) {
 
 void tessera_limits_write(void *limits, const struct tessera_limits *value) { limits_write(limits, value); }
 
-void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint64_t until_ns) {
-  limits_lend(limits, cores, stretch, until_ns);
+void tessera_limits_lend(void *limits, uint32_t cores, uint32_t stretch, uint32_t stretch_unlent,
+                         uint64_t until_ns) {
+  limits_lend(limits, cores, stretch, stretch_unlent, until_ns);
 }
 
 /* Counters of one slot, each read once; they may be of slightly different moments. */

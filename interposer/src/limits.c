@@ -50,12 +50,14 @@ void limits_write(struct tessera_limits *shared, const struct tessera_limits *va
   store_release(&shared->sequence, sequence + 1);
 }
 
-void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch, uint64_t until) {
+void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch, uint32_t stretch_unlent,
+                 uint64_t until) {
   uint32_t sequence = load_relaxed(&shared->sequence) | 1;
   store_relaxed(&shared->sequence, sequence);
   __atomic_thread_fence(__ATOMIC_RELEASE);
   store_relaxed(&shared->effective_cores, cores);
   store_relaxed(&shared->stretch, stretch);
+  store_relaxed(&shared->stretch_unlent, stretch_unlent);
   store_relaxed(&shared->lease_until_ns, until);
   store_release(&shared->sequence, sequence + 1);
 }
@@ -83,9 +85,10 @@ struct pace_limits limits_pace(const struct tessera_limits *shared, uint64_t now
   struct pace_limits found = {.cores = 0, .stretch = LIMITS_NO_STRETCH};
   for (int try = 0; try < TRIES; try++) {
     uint32_t sequence = load_acquire(&shared->sequence), policy = load_relaxed(&shared->policy);
-    uint32_t guaranteed = load_relaxed(&shared->guaranteed_cores), stretch = load_relaxed(&shared->stretch);
+    uint32_t guaranteed = load_relaxed(&shared->guaranteed_cores);
     uint64_t until = load_relaxed(&shared->lease_until_ns);
     bool leased = until > now, measured = until != 0 && (leased || now - until < MEASURED_NS);
+    uint32_t stretch = load_relaxed(leased ? &shared->stretch : &shared->stretch_unlent);
     found.cores =
         leased && policy == TESSERA_POLICY_DEFAULT ? load_relaxed(&shared->effective_cores) : guaranteed;
     if (found.cores > 100) found.cores = 100;

@@ -16,12 +16,13 @@ bool limits_read(const struct tessera_limits *shared, struct tessera_limits *cop
 void limits_write(struct tessera_limits *shared, const struct tessera_limits *value);
 
 /* Replaces what the agent finds out while programs run, and until when it counts. One writer at a time. */
-void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch, uint64_t until);
+void limits_lend(struct tessera_limits *shared, uint32_t cores, uint32_t stretch, uint32_t stretch_unlent,
+                 uint64_t until);
 
-/* Whether magic, version and size are such that this code may read the struct out of `bytes` bytes of file */
 /* The least of all caps, as they are now: memory and cores each; 0: none has one. */
 struct tessera_cap limits_tightest_cap(const struct tessera_limits *shared);
 
+/* Whether magic, version and size are such that this code may read the struct out of `bytes` bytes of file. */
 bool limits_valid(const struct tessera_limits *shared, uint64_t bytes);
 
 #define LIMITS_NO_STRETCH 1000u

@@ -88,10 +88,12 @@ static void test_stretch_ends_half_a_minute_after_the_lease(void) {
   struct tessera_limits limits;
   memset(&limits, 0, sizeof limits);
   limits.stretch = 2500;
+  limits.stretch_unlent = 1700;
   CHECK_EQUAL(limits_pace(&limits, 999).stretch, LIMITS_NO_STRETCH); /* never leased */
   limits.lease_until_ns = 1000;
   CHECK_EQUAL(limits_pace(&limits, 999).stretch, 2500);
-  CHECK_EQUAL(limits_pace(&limits, end - 1).stretch, 2500);
+  CHECK_EQUAL(limits_pace(&limits, 1000).stretch, 1700);
+  CHECK_EQUAL(limits_pace(&limits, end - 1).stretch, 1700);
   CHECK_EQUAL(limits_pace(&limits, end).stretch, LIMITS_NO_STRETCH);
   limits.stretch = 1; /* never dearer than measured */
   CHECK_EQUAL(limits_pace(&limits, 999).stretch, LIMITS_NO_STRETCH);

@@ -204,7 +204,7 @@ def test_what_is_lent_outlasts_a_short_restart_of_the_agent(shared: Node) -> Non
 
 
 def test_each_has_what_is_sure_until_there_is_an_agent_again(shared: Node) -> None:
-    """Loans end. What was measured while they lasted counts on, so it is not that exact meanwhile."""
+    """Loans end. How long kernels take then the agent has foretold, so it is not that exact meanwhile."""
     shared.agent = False
     shared.pass_time(1.2)
     alone = shared.shares(4)

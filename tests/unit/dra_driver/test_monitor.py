@@ -51,8 +51,10 @@ class Load:
         leased = self.terms is not None and self.terms.until > now and self.policy is Policy.DEFAULT
         return self.terms.cores if leased and self.terms is not None else self.cores
 
-    def stretch(self) -> float:
-        return self.terms.stretch / 1000 if self.terms is not None else 1
+    def stretch(self, now: int) -> float:
+        if self.terms is None:
+            return 1
+        return (self.terms.stretch if self.terms.until > now else self.terms.stretch_unlent) / 1000
 
     def charge(self, cost: float, now: int) -> None:
         self.busy += cost
@@ -72,7 +74,7 @@ class Load:
         self.charge(self.estimate, now)
 
     def finish(self, now: int) -> None:
-        cost = (now - self.came) / self.stretch()
+        cost = (now - self.came) / self.stretch(now)
         self.charge(cost - self.estimate, now)
         self.estimate += (cost - self.estimate) / 4
         if self.policy is not Policy.DISABLE:
@@ -216,12 +218,21 @@ def test_what_was_lent_ends_with_the_agent() -> None:
     assert card.run(2000)["a"] == pytest.approx(30, abs=1)
 
 
+def test_without_the_agent_what_was_lent_is_not_kept_by_the_stretch() -> None:
+    """The others have less of the card then, so kernels no longer take as long as they did."""
+    card = Card(forced=Load(10, 5, policy=Policy.FORCE), before=Load(20, 5, priority=0), after=Load(20, 5))
+    assert card.run(6000)["before"] > 60
+    card.has_agent = False
+    card.run(LEASE // MS + 100)
+    assert card.run(4000) == pytest.approx({"forced": 10, "before": 20, "after": 20}, rel=0.3)
+
+
 def test_the_first_look_decides_nothing() -> None:
     process = Process(0, 10**12, 10**12, 100, waiting=True)
     memory, terms = control(Memory(), Snapshot(10**12, (Grant("a", 30, Policy.DEFAULT, 1, (process,)),)))
     assert terms == {}
     _, terms = control(memory, Snapshot(10**12 + PERIOD, (Grant("a", 30, Policy.DEFAULT, 1, (process,)),)))
-    assert terms == {"a": Terms(100, 1000, 10**12 + PERIOD + LEASE)}
+    assert terms == {"a": Terms(100, 1000, 1000, 10**12 + PERIOD + LEASE)}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +246,7 @@ def test_the_first_look_decides_nothing() -> None:
 def test_what_another_agent_has_told_counts_until_this_one_knows(age: int, stretch: int) -> None:
     """For a moment it has seen too little of who had the card when."""
     now = 10**12
-    told = Terms(70, 1900, now + PERIOD - age * MS)
+    told = Terms(70, 1900, 1500, now + PERIOD - age * MS)
     process = Process(0, 10**12, 10**12, 100, waiting=True)
     grant = Grant("a", 30, Policy.DEFAULT, 1, (process,), told=told)
     memory, _ = control(Memory(), Snapshot(now, (grant,)))
@@ -293,4 +304,4 @@ def test_whatever_a_tenant_writes_there_are_terms_that_a_file_can_hold(
             if grant.name in terms:
                 found = terms[grant.name]
                 assert grant.guaranteed <= found.cores <= 100 or found.cores == 1
-                assert 1000 <= found.stretch < 2**32
+                assert 1000 <= found.stretch_unlent <= found.stretch < 2**32

@@ -69,6 +69,7 @@ def test_each_may_have_what_was_promised(trace: dict[str, Any]) -> None:
     promised = {grant.name: grant.guaranteed for grant in looks[-1].grants}
     assert {name: each.cores for name, each in terms.items()} == promised
     assert all(each.stretch > 1100 for each in terms.values())  # nobody has the card alone
+    assert all(each.stretch_unlent == pytest.approx(each.stretch, rel=0.05) for each in terms.values())
 
 
 def test_there_are_traces() -> None:

@@ -225,7 +225,7 @@ def limits_file(tmp_path: Path) -> Path:
 
 
 def lend_some(path: Path) -> None:
-    assert abi.lend(path, 60, 1500, 10**9)
+    assert abi.lend(path, 60, 1500, 1200, 10**9)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ def test_a_tenant_holds_up_no_writer(limits_file: Path) -> None:
 def test_what_is_lent_is_all_that_changes(tmp_path: Path) -> None:
     path = tmp_path / "limits"
     abi.write_limits(path, LIMITS)
-    assert abi.lend(path, 70, 1400, 10**15)
+    assert abi.lend(path, 70, 1400, 1100, 10**15)
     assert abi.read_limits(path) == dataclasses.replace(
-        LIMITS, effective_cores=70, stretch=1400, lease_until_ns=10**15
+        LIMITS, effective_cores=70, stretch=1400, stretch_unlent=1100, lease_until_ns=10**15
     )
     abi.write_limits(path, LIMITS)
     assert abi.read_limits(path) == LIMITS
@@ -293,13 +293,13 @@ def test_to_who_knows_no_end_nothing_is_lent(tmp_path: Path) -> None:
     abi.write_limits(path, LIMITS)
     older(path, "limits")
     assert abi.read_limits(path) == LIMITS
-    assert not abi.lend(path, 70, 1400, 10**15)
+    assert not abi.lend(path, 70, 1400, 1100, 10**15)
     assert abi.read_limits(path) == LIMITS
     inode = path.stat().st_ino
     changed = dataclasses.replace(LIMITS, memory_bytes=5)
     abi.write_limits(path, changed)
     assert (abi.read_limits(path), path.stat().st_ino) == (changed, inode)
-    assert not abi.lend(path, 70, 1400, 10**15)
+    assert not abi.lend(path, 70, 1400, 1100, 10**15)
 
 
 def test_library_paths() -> None:

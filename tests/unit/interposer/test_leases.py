@@ -74,7 +74,7 @@ def test_what_is_lent(tmp_path: Path) -> None:
     with leased(path, fcntl.F_RDLCK):
         assert abi.read_limits(path) == LIMITS
         with pytest.raises(abi.AbiError, match="has a lease on it"):
-            abi.lend(path, 60, 1500, 10**9)
+            abi.lend(path, 60, 1500, 1200, 10**9)
     with leased(path, fcntl.F_WRLCK), pytest.raises(abi.AbiError, match="has a lease on it"):
         abi.read_limits(path)
-    assert abi.lend(path, 60, 1500, 10**9)
+    assert abi.lend(path, 60, 1500, 1200, 10**9)
