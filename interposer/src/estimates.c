@@ -73,6 +73,11 @@ static uint64_t moved(uint64_t before, uint64_t elapsed, uint32_t part) {
   return elapsed < before ? before - (before - elapsed) / part : before + (elapsed - before) / part;
 }
 
+bool estimate_seems_cut(struct estimate *estimate, uint64_t elapsed_ns, uint64_t debited) {
+  bool is_long = elapsed_ns >= ESTIMATE_LONG_NS && debited < ESTIMATE_LONG_NS;
+  return !atomic_exchange_explicit(&estimate->was_long, is_long, memory_order_relaxed) && is_long;
+}
+
 int64_t estimate_settle(struct estimate *estimate, uint64_t elapsed_ns, bool contended, uint64_t debited,
                         uint32_t launches) {
   uint64_t before = atomic_load_explicit(&estimate->ns, memory_order_relaxed);

@@ -25,6 +25,7 @@ struct estimate {
   _Atomic uint32_t paid;    /* launches still to come that are paid for */
   _Atomic uint32_t random;  /* the last number of its sequence */
   _Atomic uint32_t pending; /* timed launches that have not finished */
+  _Atomic bool was_long;    /* the last one that was timed, and was expected to be short */
 };
 
 /* Never NULL: what finds no place in the table shares one entry. */
@@ -41,6 +42,10 @@ static inline bool estimate_is_paid(struct estimate *estimate) {
 /* For how many launches this one, which is timed, is to be paid: it, and those that come next. `now`: of the coarse
    clock. */
 uint32_t estimate_launch(struct estimate *estimate, uint64_t now);
+
+/* Whether a timed launch that was expected to be short, and was not, may have been cut by another process's turn,
+   which happens to few. The second in a row was not: the function isn't short any more. */
+bool estimate_seems_cut(struct estimate *estimate, uint64_t elapsed_ns, uint64_t debited);
 
 /* A timed launch has ended and took `elapsed_ns` of the card's time; it stands for `launches`, each of which
    was charged `debited` ns. `contended`: other processes are known to have had kernels on the card meanwhile.

@@ -257,24 +257,30 @@ static uint64_t own_time(const struct sample *sample, uint64_t elapsed, uint64_t
 static int64_t charge(const struct sample *sample, uint64_t elapsed, uint64_t end, uint32_t stretch) {
   const struct sample_of *of = &sample->of;
   bool has_siblings = contended(sample), shared = has_siblings || stretch != LIMITS_NO_STRETCH;
-  bool is_told = of->launches == 1 && elapsed >= ESTIMATE_LONG_NS;
-  if (of->launches == 1) {
+  /* One of the grant's own processes would show by its spans. */
+  bool is_cut = stretch != LIMITS_NO_STRETCH && elapsed < LONGEST_WAIT_NS &&
+                estimate_seems_cut(of->estimate, elapsed, of->debited);
+  bool is_told = of->launches == 1 && elapsed >= ESTIMATE_LONG_NS && !is_cut;
+  uint64_t start = later(end - elapsed, sample->begun_ns);
+  if (of->launches == 1 && !is_cut) {
     atomic_store_explicit(&of->estimate->apart_ns, elapsed, memory_order_relaxed);
     elapsed = own_time(sample, elapsed, end, stretch);
   }
-  int64_t more = estimate_settle(of->estimate, elapsed, shared, of->debited, of->launches);
+  int64_t more = is_cut ? 0 : estimate_settle(of->estimate, elapsed, shared, of->debited, of->launches);
   struct tessera_process *slot = region_slot(&of->grant->region);
   if (slot == NULL || !of->grant->region.has_spans) return more;
   struct tessera_usage *usage = of->grant->region.usage;
   uint64_t charged = of->debited * of->launches + (uint64_t)more;
   const struct stay_part part = {.grant = grant_number(of->grant),
                                  .slot = (uint32_t)(slot - usage->process),
-                                 .from = sample->begun_ns,
+                                 .came = sample->begun_ns,
+                                 .start = start,
                                  .until = end + charged - charged / of->launches, /* the others come behind */
                                  .charged = charged,
                                  .is_told = is_told};
   /* When the grant's other processes have short kernels on the card is told too late to reckon with. */
-  return more + stays_add(usage, &part, has_siblings && of->launches != 1 ? LIMITS_NO_STRETCH : stretch);
+  return more + (int64_t)stays_add(usage, &part,
+                                   has_siblings && of->launches != 1 ? LIMITS_NO_STRETCH : stretch);
 }
 
 static void settle(struct sample *sample, uint64_t elapsed, uint64_t now) {

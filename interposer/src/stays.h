@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that follow each other closely, so that the process is on the card all the while: a stay. No short
- * kernel tells by itself whether another process had a turn in between; a stay does, as a long kernel would.
+ * Kernels that follow each other closely, so that the process is on the card all the while: a stay. The agent is
+ * told of it as it would be of a long kernel, and it shows where those that were timed don't stand for the others.
  *
  * Callers exclude each other. */
 #ifndef TESSERA_STAYS_H
@@ -15,14 +15,15 @@
 /* Kernels of the process that were on the card between two moments, or will have been. */
 struct stay_part {
   uint32_t grant, slot; /* numbers */
-  uint64_t from, until;
-  uint64_t charged; /* ns of the card's time, so far */
-  bool is_told;     /* by a span of its own, and charged as such */
+  uint64_t came, start, until; /* start: of the turn in which the first one ran */
+  uint64_t charged;            /* ns of the card's time, so far */
+  bool is_told;                /* by a span of its own, and charged as such */
 };
 
-/* What is to be charged in addition for the part and those before it, in ns; less than 0: given back. The
-   agent is told of the stay by spans. `stretch`: what it has found out; LIMITS_NO_STRETCH: all is charged. */
-int64_t stays_add(struct tessera_usage *usage, const struct stay_part *part, uint32_t stretch);
+/* What is to be charged in addition for the part and those before it, in ns: where it is far more than was
+   charged, for what it makes out roughly. The agent is told of the stay by spans. `stretch`: what it has found
+   out; LIMITS_NO_STRETCH: all that has to be is charged. */
+uint64_t stays_add(struct tessera_usage *usage, const struct stay_part *part, uint32_t stretch);
 
 /* For a forked child. */
 void stays_reset(void);

@@ -73,6 +73,18 @@ static void test_one_that_is_not_short_any_more_stands_for_itself(void) {
   estimates_reset();
 }
 
+static void test_only_one_in_a_row_seems_cut(void) {
+  struct estimate *estimate = estimate_of(&kernel, 1);
+  CHECK(!estimate_seems_cut(estimate, 16000, 16000));
+  CHECK(estimate_seems_cut(estimate, 2016000, 16000));
+  CHECK(!estimate_seems_cut(estimate, 16000, 16000));
+  CHECK(estimate_seems_cut(estimate, 2016000, 16000));
+  CHECK(!estimate_seems_cut(estimate, 2016000, 16000));
+  CHECK(!estimate_seems_cut(estimate, 2016000, 2016000)); /* as long as expected */
+  CHECK(!estimate_seems_cut(estimate, 190000, 16000));    /* short enough to stand for others */
+  estimates_reset();
+}
+
 static void test_long_ones_are_charged_what_they_took(void) {
   static const uint64_t took[] = {1000000, 10000000, 400000, 7000000, 90000000, 1000000};
   struct estimate *estimate = estimate_of(&kernel, 1);
@@ -109,6 +121,7 @@ int main(void) {
   test_a_short_one_stands_for_many();
   test_one_that_is_not_short_any_more_stands_for_itself();
   test_those_that_come_slowly_are_timed_more_often();
+  test_only_one_in_a_row_seems_cut();
   test_long_ones_are_charged_what_they_took();
   puts("estimates: ok");
 }

@@ -93,6 +93,23 @@ def test_several_processes_with_short_kernels(
     assert node.shares(16) == pytest.approx({"first": first[0], "second": second[0]}, abs=1.5)
 
 
+@pytest.mark.parametrize(
+    "loads",
+    [
+        pytest.param({"a": (20, 1.25, 2), "b": (45, 0.15, 2), "c": (35, 12.07, 1)}, id="short-beside-long"),
+        pytest.param({"a": (20, 3.86, 1), "b": (65, 0.02, 2), "c": (15, 1.15, 2)}, id="shortest-has-most"),
+        pytest.param({"a": (35, 0.09, 1), "b": (35, 0.08, 2), "c": (30, 2.21, 2)}, id="short-beside-short"),
+        pytest.param({"a": (75, 2.34, 2), "b": (25, 0.14, 1)}, id="about-a-turn"),
+    ],
+)
+def test_mixes(node: Node, loads: dict[str, tuple[int, float, int]]) -> None:
+    for name, (cores, kernel_ms, processes) in loads.items():
+        node.container(name, cores)
+        node.burn(name, kernel_ms, processes=processes)
+    node.pass_time(2)
+    assert node.shares(8) == pytest.approx({name: load[0] for name, load in loads.items()}, abs=1)
+
+
 def test_several_processes_of_each(node: Node) -> None:
     node.container("first", 30)
     node.container("second", 70)
