@@ -117,8 +117,12 @@ static void test_a_long_kernel_in_it_is_told_by_itself(void) {
   reset();
   uint32_t count;
   add(0, 3 * MS, 3 * MS, 1000);
-  const struct stay_part part = {
-      .slot = 3, .came = START + 3 * MS, .start = START + 3 * MS, .until = START + 9 * MS, .charged = MS, .is_told = true};
+  const struct stay_part part = {.slot = 3,
+                                 .came = START + 3 * MS,
+                                 .start = START + 3 * MS,
+                                 .until = START + 9 * MS,
+                                 .charged = MS,
+                                 .is_told = true};
   CHECK_EQUAL(stays_add(&usage, &part, 2000), 0);
   CHECK_EQUAL(told(&count), 3 * MS);
   add(9 * MS, 11 * MS, 2 * MS, 1000);
