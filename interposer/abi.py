@@ -177,17 +177,24 @@ def _encoded(field: str, value: str, size: int) -> bytes:
     return encoded
 
 
+_LIMITS_NUMBERS = {
+    "memory_bytes": (1, _U64),
+    "card_memory_bytes": (0, _U64),
+    "guaranteed_cores": (0, _U32),
+    "effective_cores": (0, _U32),
+    "priority": (0, 1),
+    "lease_until_ns": (0, _U64),
+    "stretch": (0, _U32),
+    "stretch_unlent": (0, _U32),
+}
+"""Those that have one name here and in the struct: the least and the most that each may be."""
+
+
 def _validate(limits: Limits) -> None:
     if not _UUID.fullmatch(limits.uuid):
         raise AbiError(f"uuid is {limits.uuid!r}, expected GPU- or MIG- and a UUID")
-    _check("memory_bytes", limits.memory_bytes, 1, _U64)
-    _check("card_memory_bytes", limits.card_memory_bytes, 0, _U64)
-    _check("guaranteed_cores", limits.guaranteed_cores, 0, _U32)
-    _check("effective_cores", limits.effective_cores, 0, _U32)
-    _check("priority", limits.priority, 0, 1)
-    _check("lease_until_ns", limits.lease_until_ns, 0, _U64)
-    _check("stretch", limits.stretch, 0, _U32)
-    _check("stretch_unlent", limits.stretch_unlent, 0, _U32)
+    for name, (least, most) in _LIMITS_NUMBERS.items():
+        _check(name, getattr(limits, name), least, most)
     _check("number of caps", len(limits.caps), 0, constant("TESSERA_CAPS"))
     for index, cap in enumerate(limits.caps):
         _check(f"caps[{index}].memory_bytes", cap.memory_bytes, 0, _U64)
@@ -203,20 +210,14 @@ def _packed(limits: Limits) -> Any:
     struct.size = ffi.sizeof("struct tessera_limits")
     struct.uuid = _encoded("uuid", limits.uuid, constant("TESSERA_UUID_SIZE"))
     struct.claim = _encoded("claim", limits.claim, constant("TESSERA_CLAIM_SIZE"))
-    struct.memory_bytes = limits.memory_bytes
-    struct.card_memory_bytes = limits.card_memory_bytes
-    struct.guaranteed_cores = limits.guaranteed_cores
-    struct.effective_cores = limits.effective_cores
     struct.policy = Policy(limits.policy)
-    struct.priority = limits.priority
     struct.flags = constant("TESSERA_FLAG_SPILL") if limits.spill else 0
     struct.cap_count = len(limits.caps)
-    struct.lease_until_ns = limits.lease_until_ns
-    struct.stretch = limits.stretch
-    struct.stretch_unlent = limits.stretch_unlent
+    for name in _LIMITS_NUMBERS:
+        setattr(struct, name, getattr(limits, name))
     for index, cap in enumerate(limits.caps):
-        name = f"caps[{index}].container"
-        struct.caps[index].container = _encoded(name, cap.container, constant("TESSERA_CONTAINER_SIZE"))
+        field = f"caps[{index}].container"
+        struct.caps[index].container = _encoded(field, cap.container, constant("TESSERA_CONTAINER_SIZE"))
         struct.caps[index].memory_bytes = cap.memory_bytes
         struct.caps[index].cores = cap.cores
     return struct
@@ -234,17 +235,10 @@ def _unpacked(path: Path, struct: Any) -> Limits:
     limits = Limits(
         uuid=text(struct.uuid),
         claim=text(struct.claim),
-        memory_bytes=struct.memory_bytes,
-        card_memory_bytes=struct.card_memory_bytes,
-        guaranteed_cores=struct.guaranteed_cores,
-        effective_cores=struct.effective_cores,
         policy=policy,
-        priority=struct.priority,
         spill=bool(struct.flags & constant("TESSERA_FLAG_SPILL")),
         caps=caps,
-        lease_until_ns=struct.lease_until_ns,
-        stretch=struct.stretch,
-        stretch_unlent=struct.stretch_unlent,
+        **{name: getattr(struct, name) for name in _LIMITS_NUMBERS},
     )
     try:
         _validate(limits)

@@ -225,10 +225,8 @@ def _terms(snapshot: Snapshot, known: Mapping[str, Known], passed: float) -> dic
 
 def _used(grant: Grant, known: Known, passed: float) -> tuple[float, float]:
     """The part of the card's time that it takes, and takes at most when nothing is lent."""
-    if not _is_capped(grant):
-        return (1.0, 1.0) if known.is_at_work else (0.0, 0.0)
-    now = min(1.0, known.busy / passed)
-    return now, min(now, grant.guaranteed / WHOLE) if grant.guaranteed else now
+    now = _part(grant, known, known.busy, passed)
+    return now, min(now, grant.guaranteed / WHOLE) if _is_capped(grant) and grant.guaranteed else now
 
 
 def _unlent(stretch: int, others: list[tuple[float, float]]) -> int:
@@ -239,9 +237,14 @@ def _unlent(stretch: int, others: list[tuple[float, float]]) -> int:
 
 def _unseen(grant: Grant, known: Known, passed: float) -> float:
     """The part of the card's time that it takes with kernels too short, or too free, to be told of."""
+    return _part(grant, known, known.short, passed)
+
+
+def _part(grant: Grant, known: Known, taken: float, passed: float) -> float:
+    """The part of the time that so many ns of it are; of who has no limit, and is not counted, all may be."""
     if not _is_capped(grant):
         return 1.0 if known.is_at_work else 0.0
-    return min(1.0, known.short / passed)
+    return min(1.0, taken / passed)
 
 
 def _stretch(known: Known, unseen: list[float], passed: float) -> int:

@@ -22,7 +22,7 @@ struct stay_part {
 
 /* What is to be charged in addition for the part and those before it, in ns: where it is far more than was
    charged, for what it makes out roughly. The agent is told of the stay by spans. `stretch`: what it has found
-   out; LIMITS_NO_STRETCH: all that has to be is charged. */
+   out; LIMITS_NO_STRETCH: what was charged is right. */
 uint64_t stays_add(struct tessera_usage *usage, const struct stay_part *part, uint32_t stretch);
 
 /* For a forked child. */
